@@ -1,0 +1,88 @@
+#include "stepzero/cli/command.hpp"
+
+#include <chrono>
+#include <cstdio>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "stepzero/core/text.hpp"
+#include "stepzero/models/build.hpp"
+#include "stepzero/models/model.hpp"
+
+namespace stepzero::cli {
+
+int complain(const Error& error) {
+  fmt::print(stderr, "stepzero: {}\n", error.message);
+  if (!error.hint.empty()) fmt::print(stderr, "  {}\n", error.hint);
+  return Exit::usage;
+}
+
+int print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    return complain({"could not write the result to standard output", ""});
+  }
+  return Exit::fine;
+}
+
+void CommonFlags::declare(CLI::App& app) {
+  app.add_option("MODEL", model, "a preset (stepzero models), a Hugging Face config.json, or a directory that holds one")->required();
+  app.add_option("--scheme", scheme, "how weights are drawn (stepzero schemes)")->capture_default_str();
+  app.add_option("--seq-len", seq_len, "tokens in a sequence [128, or the tokens file's]")->check(CLI::Range(Index{1}, Index{1} << 24));
+  app.add_option("--batch", batch, "sequences [1, or the tokens file's]")->check(CLI::Range(Index{1}, Index{1} << 24));
+  app.add_option("--tokens", tokens, "zipf, distinct, or a file of ids, one sequence a line")->capture_default_str();
+  app.add_option("--targets", targets, "what position t is scored against: next, same")->check(CLI::IsMember({"next", "same"}))->capture_default_str();
+  app.add_option("--seed", seed, "the first seed")->capture_default_str();
+  app.add_option("--seeds", seeds, "how many draws to average")->check(CLI::Range(1, 1000000))->capture_default_str();
+  app.add_option("--set", set, "override a field of the architecture: key=value, repeatable")->allow_extra_args(false);
+  app.add_option("--threads", threads, "threads to use [all cores]")->check(CLI::Range(1, 4096));
+  app.add_flag("--json", json, "the result as JSON (stepzero.signal/1)");
+  app.add_flag("--quiet", quiet, "no progress, no warnings");
+}
+
+Expected<Setup> prepare(const CommonFlags& flags) {
+  set_threads(flags.threads);
+  auto a = load_model(flags.model);
+  if (!a) return std::unexpected(a.error());
+  for (const std::string& assignment : flags.set) {
+    if (auto done = set_field(*a, assignment); !done) return std::unexpected(done.error());
+  }
+  if (auto done = resolve(*a); !done) {
+    return fail(fmt::format("{}: {}", show(a->name), done.error().message), done.error().hint);
+  }
+  auto batch = make_batch({.source = flags.tokens,
+                           .length = flags.seq_len,
+                           .sequences = flags.batch,
+                           .targets = flags.targets == "same" ? Targets::same : Targets::next,
+                           .seed = flags.seed,
+                           .vocab = a->vocab,
+                           .positions = a->positions});
+  if (!batch) return std::unexpected(batch.error());
+  return Setup{*a, build_graph(*a), std::move(*batch)};
+}
+
+namespace {
+
+double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+Progress::Progress(std::string what, bool quiet) : what_(std::move(what)), enabled_(!quiet && isatty(STDERR_FILENO) == 1), start_(seconds()) {}
+
+Progress::~Progress() {
+  if (shown_) fmt::print(stderr, "\r\x1b[K");
+}
+
+void Progress::show(double fraction, const std::string& note) {
+  const double now = seconds();
+  if (!enabled_ || now - start_ < 1 || now - last_ < 0.1) return;
+  last_ = now;
+  shown_ = true;
+  constexpr int width = 24;
+  const int filled = static_cast<int>(fraction * width);
+  fmt::print(stderr, "\r{} [{}{}] {:3.0f} % {}\x1b[K", what_, std::string(static_cast<std::size_t>(filled), '#'),
+             std::string(static_cast<std::size_t>(width - filled), '.'), 100 * fraction, note);
+  std::fflush(stderr);
+}
+
+}  // namespace stepzero::cli

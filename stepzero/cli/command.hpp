@@ -1,0 +1,67 @@
+#pragma once
+// What the verbs share: flags, how a model and its tokens are found, progress, exit codes.
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "stepzero/graph/graph.hpp"
+#include "stepzero/io/tokens.hpp"
+#include "stepzero/models/architecture.hpp"
+
+namespace stepzero::cli {
+
+enum Exit : int { fine = 0, findings = 1, usage = 2, numerical = 3, bug = 70, interrupted = 130 };
+
+// Prints the message and its hint to stderr.
+int complain(const Error& error);
+
+// Writes the result; a full disk or a closed pipe is an error, not silence.
+int print(const std::string& text);
+
+struct CommonFlags {
+  std::string model;
+  std::string scheme = "hf";
+  std::string tokens = "zipf";
+  std::string targets = "next";
+  Index seq_len = 0;
+  Index batch = 0;
+  std::uint64_t seed = 0;
+  int seeds = 1;
+  int threads = 0;
+  std::vector<std::string> set;
+  bool json = false;
+  bool quiet = false;
+
+  void declare(CLI::App& app);
+};
+
+struct Setup {
+  Architecture architecture;
+  Graph graph;
+  Batch batch;
+};
+
+// MODEL, --set, --tokens and the rest, checked against each other.
+Expected<Setup> prepare(const CommonFlags& flags);
+
+// A bar on a terminal, from the first second on; nothing elsewhere.
+class Progress {
+ public:
+  Progress(std::string what, bool quiet);
+  ~Progress();
+  void show(double fraction, const std::string& note);
+
+ private:
+  std::string what_;
+  bool enabled_;
+  bool shown_ = false;
+  double start_;
+  double last_ = 0;
+};
+
+void declare_measure(CLI::App& app, int& exit_code);
+void declare_lists(CLI::App& app, int& exit_code);  // models, schemes
+
+}  // namespace stepzero::cli

@@ -1,0 +1,80 @@
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "stepzero/cli/command.hpp"
+#include "stepzero/core/text.hpp"
+
+namespace {
+
+using namespace stepzero;
+
+// Nothing is half-written at any moment, so leaving at once is safe.
+extern "C" void leave(int) { _exit(cli::Exit::interrupted); }
+
+// "--sede" -> "--seed", "mesure" -> "measure"
+std::string did_you_mean(const CLI::App& app, const std::string& wrong) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  }
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) known.push_back(verb->get_name());
+  return closest(wrong, known);
+}
+
+int usage_error(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words) {
+  const CLI::App* at = &app;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (!words.empty() && verb->get_name() == words.front()) at = verb;
+  }
+  std::string hint = fmt::format("see stepzero {}--help", at == &app ? "" : at->get_name() + " ");
+  std::string message = error.what();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    for (const std::string& word : words) {
+      const std::string name = word.substr(0, word.find('='));
+      const bool known = name.starts_with("--") && at->get_option_no_throw(name) != nullptr;
+      if (message.find(word) == std::string::npos || known) continue;
+      message = fmt::format("unknown {} \"{}\"", word.starts_with("-") ? "flag" : at == &app ? "verb" : "argument", show(name));
+      if (const std::string near = did_you_mean(*at, name); !near.empty()) message += fmt::format("; did you mean {}?", near);
+      break;
+    }
+  }
+  return cli::complain({message, hint});
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("stepzero: what a transformer will do before its first training step", "stepzero");
+  app.set_version_flag("--version", "stepzero " STEPZERO_VERSION);
+  app.require_subcommand(1);
+  int exit_code = cli::Exit::fine;
+  cli::declare_measure(app, exit_code);
+  cli::declare_lists(app, exit_code);
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.empty()) return cli::print(app.help());
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    return usage_error(app, error, words);
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::signal(SIGINT, leave);
+  try {
+    return run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return cli::complain({"out of memory", "shorten --seq-len or --batch, or make the model smaller"});
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "stepzero: {}\n", error.what());
+    return cli::Exit::bug;
+  }
+}

@@ -1,0 +1,61 @@
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "stepzero/cli/command.hpp"
+#include "stepzero/core/text.hpp"
+#include "stepzero/report/json.hpp"
+#include "stepzero/report/terminal.hpp"
+#include "stepzero/walks/measure.hpp"
+
+namespace stepzero::cli {
+
+namespace {
+
+struct MeasureFlags : CommonFlags {
+  std::string weights;
+  bool full = false;
+};
+
+int run(const MeasureFlags& flags) {
+  auto setup = prepare(flags);
+  if (!setup) return complain(setup.error());
+  const auto scheme = find_scheme(flags.scheme);
+  if (!scheme) return complain(scheme.error());
+  Expected<Signal> signal;
+  {
+    Progress progress("measuring", flags.quiet);
+    MeasureOptions options;
+    options.scheme = *scheme;
+    options.weights = flags.weights;
+    options.seed = flags.seed;
+    options.seeds = flags.seeds;
+    options.progress = [&](double fraction, int seed) { progress.show(fraction, fmt::format("draw {} of {}", seed + 1, flags.seeds)); };
+    options.warn = [&](const std::string& warning) {
+      if (!flags.quiet) fmt::print(stderr, "stepzero: warning: {}\n", warning);
+    };
+    signal = measure(setup->graph, setup->architecture, setup->batch, options);
+  }
+  if (!signal) return complain(signal.error());
+  signal->tokens = flags.tokens;
+  if (const int code = print(flags.json ? to_json(*signal) + "\n" : to_text(*signal, flags.full)); code != Exit::fine) return code;
+  if (const auto broken = find_not_finite(*signal)) {
+    fmt::print(stderr, "stepzero: {} is not finite at {}\n  the signal overflowed or the weights hold NaN or Inf\n", broken->what, show(broken->where));
+    return Exit::numerical;
+  }
+  return Exit::fine;
+}
+
+}  // namespace
+
+void declare_measure(CLI::App& app, int& exit_code) {
+  auto* verb = app.add_subcommand("measure", "every moment by a real forward and backward pass");
+  auto flags = std::make_shared<MeasureFlags>();
+  flags->declare(*verb);
+  verb->add_option("--weights", flags->weights, "run the weights of this .safetensors file instead of drawing them");
+  verb->add_flag("--full", flags->full, "every node and parameter, not only a row a layer");
+  verb->footer("Examples:\n  stepzero measure gpt2 --seeds 4\n  stepzero measure gpt2 --set layers=48 --set norm_placement=post --scheme xavier-normal --json\n");
+  verb->callback([flags, &exit_code] { exit_code = run(*flags); });
+}
+
+}  // namespace stepzero::cli

@@ -1,0 +1,13 @@
+#include "stepzero/core/error.hpp"
+
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+namespace stepzero {
+
+void report_bug(const char* condition, const char* file, int line) {
+  throw std::logic_error(fmt::format("{}:{}: a bug in stepzero: `{}` does not hold", file, line, condition));
+}
+
+}  // namespace stepzero

@@ -1,0 +1,43 @@
+#include "stepzero/core/memory.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+namespace stepzero {
+
+void* allocate(std::size_t bytes) {
+  constexpr std::size_t huge_page = std::size_t{2} << 20;
+  const std::size_t alignment = bytes >= 2 * huge_page ? huge_page : 64;
+  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
+  if (memory == nullptr) throw std::bad_alloc();
+  if (alignment == huge_page) (void)madvise(memory, rounded, MADV_HUGEPAGE);
+  return memory;
+}
+
+void release(void* memory) noexcept { std::free(memory); }
+
+std::size_t peak_memory() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::size_t>(usage.ru_maxrss) * 1024;
+}
+
+std::size_t available_memory() {
+  std::FILE* file = std::fopen("/proc/meminfo", "r");
+  if (file == nullptr) return static_cast<std::size_t>(-1);
+  char line[256];
+  unsigned long long kilobytes = 0;
+  bool found = false;
+  while (!found && std::fgets(line, sizeof line, file) != nullptr) {
+    found = std::sscanf(line, "MemAvailable: %llu kB", &kilobytes) == 1;  // NOLINT(cert-err34-c)
+  }
+  (void)std::fclose(file);
+  return found ? static_cast<std::size_t>(kilobytes) * 1024 : static_cast<std::size_t>(-1);
+}
+
+}  // namespace stepzero

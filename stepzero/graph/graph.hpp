@@ -1,0 +1,60 @@
+#pragma once
+// A model is a graph: nodes in the order they run, each an op with the wires it reads and the parameters it uses.
+// Wire i is the output of node i. Interpreters (walks/) go down and up this list; they never look inside an op.
+#include <string>
+#include <vector>
+
+#include "stepzero/ops/all.hpp"
+
+namespace stepzero {
+
+// A tensor of the checkpoint.
+struct Param {
+  std::string name;          // as in the safetensors file
+  std::vector<Index> shape;  // as stored; one or two dimensions
+  Role role = Role::gain;
+  int layer = -1;            // block it belongs to, -1 outside the blocks
+  Index fan_in = 1;
+  Index fan_out = 1;
+
+  [[nodiscard]] Index rows() const { return shape.size() == 2 ? shape[0] : 1; }
+  [[nodiscard]] Index cols() const { return shape.back(); }
+  [[nodiscard]] Index size() const { return rows() * cols(); }
+};
+
+// The block of a tensor that one op uses: all of it, or for instance the query third of a fused projection.
+// Two uses of one tensor are either the same block (a tied head) or disjoint.
+struct ParamUse {
+  int param = 0;
+  Index row0 = 0;
+  Index col0 = 0;
+  Index rows = 0;
+  Index cols = 0;
+
+  friend bool operator==(const ParamUse&, const ParamUse&) = default;
+};
+
+struct Node {
+  std::string name;
+  AnyOp op;
+  std::vector<int> inputs;
+  std::vector<ParamUse> params;
+};
+
+[[nodiscard]] const char* kind_of(const AnyOp& op);
+[[nodiscard]] Index channels_of(const AnyOp& op);
+
+struct Graph {
+  std::vector<Param> params;
+  std::vector<Node> nodes;  // the last one is the loss: the sum of its output
+
+  int add_param(Param param);
+  // Checks that wires, channels and parameter blocks fit what the op asks for: a mismatch is a bug in the builder.
+  int add_node(std::string name, AnyOp op, std::vector<int> inputs, std::vector<ParamUse> params = {});
+
+  [[nodiscard]] ParamUse whole(int param) const;
+  [[nodiscard]] Index parameter_count() const;
+  [[nodiscard]] int find_node(const std::string& name) const;  // -1: none
+};
+
+}  // namespace stepzero

@@ -1,0 +1,129 @@
+#include "stepzero/io/output.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <random>
+#include <system_error>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "stepzero/core/text.hpp"
+
+namespace stepzero {
+namespace {
+
+constexpr std::size_t kNameBytes = 200;  // leaves room for the rest of a temporary's name in 255
+
+std::unexpected<Error> exists(const std::string& path) {
+  return fail(fmt::format("{}: the file exists", show(path)), "--force replaces it");
+}
+
+}  // namespace
+
+std::unexpected<Error> OutputFile::failed(const char* what, int error) const {
+  const char* const hint = error == ENOSPC || error == EDQUOT ? "make room on the disk, or write elsewhere"
+                           : error == EFBIG ? "the file system or a limit (ulimit -f) forbids files of this size"
+                                            : "nothing was written under this name";
+  return fail(fmt::format("{}: cannot {}: {}", show(path_), what, std::generic_category().message(error)), hint);
+}
+
+Expected<OutputFile> OutputFile::create(const std::string& path, std::uint64_t size, bool replace) {
+  if (path.find('\0') != std::string::npos)
+    return fail(fmt::format("{}: a path cannot hold a zero byte", show(path)), "check where the path came from");
+  OutputFile file(path, replace);
+  const std::size_t slash = path.rfind('/');
+  file.target_ = slash == path.npos ? path : path.substr(slash + 1);
+  if (file.target_.empty())
+    return fail(fmt::format("{}: a file name is missing", show(path)), "add one to the directory");
+  const std::string directory = slash == path.npos ? "." : path.substr(0, slash + 1);
+  file.directory_ = Descriptor(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (file.directory_.get() < 0) return file.failed("open its directory", errno);
+  struct stat status = {};
+  const bool there = ::fstatat(file.directory_.get(), file.target_.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
+  if (there && !replace) return exists(path);
+  if (there && !S_ISREG(status.st_mode))
+    return fail(fmt::format("{}: not a regular file, it is not replaced", show(path)), "choose another name");
+  if (auto made = file.make_temporary(); !made) return std::unexpected(std::move(made.error()));
+  if (there && ::fchmod(file.fd_.get(), status.st_mode & 07777U) != 0)
+    return file.failed("keep the old file's permissions", errno);
+  if (auto room = file.reserve(size); !room) return std::unexpected(std::move(room.error()));
+  return file;
+}
+
+Expected<void> OutputFile::make_temporary() {
+  std::random_device random;
+  for (int attempt = 0; attempt < 16; ++attempt) {
+    temporary_ = fmt::format(".{}.{}-{:08x}.tmp", target_.substr(0, kNameBytes), ::getpid(), random());
+    constexpr int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+    fd_ = Descriptor(::openat(directory_.get(), temporary_.c_str(), flags, 0666));
+    if (fd_.get() >= 0) return {};
+    const int error = errno;
+    temporary_.clear();
+    if (error != EEXIST && error != EINTR) return failed("create a file beside it", error);
+  }
+  return failed("create a file beside it", EEXIST);
+}
+
+Expected<void> OutputFile::reserve(std::uint64_t size) {
+  if (size == 0) return {};
+  int done = 0;
+  do {
+    done = ::fallocate(fd_.get(), 0, 0, static_cast<off_t>(size));
+  } while (done != 0 && errno == EINTR);
+  // A file system that cannot reserve will say so when it is full.
+  if (done == 0 || errno == EOPNOTSUPP || errno == ENOSYS) return {};
+  return failed("reserve room for it", errno);
+}
+
+Expected<void> OutputFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    constexpr std::size_t most = std::size_t{1} << 30;
+    const ssize_t put = ::write(fd_.get(), bytes.data(), std::min(bytes.size(), most));
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return failed("write", put < 0 ? errno : ENOSPC);
+    bytes = bytes.subspan(static_cast<std::size_t>(put));
+  }
+  return {};
+}
+
+int OutputFile::rename_to_target() {
+  const int dir = directory_.get();
+  if (replace_) return ::renameat(dir, temporary_.c_str(), dir, target_.c_str()) == 0 ? 0 : errno;
+  if (::renameat2(dir, temporary_.c_str(), dir, target_.c_str(), RENAME_NOREPLACE) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS) return errno;
+  // Network file systems know no such rename; a hard link does not replace either.
+  if (::linkat(dir, temporary_.c_str(), dir, target_.c_str(), 0) != 0) return errno;
+  ::unlinkat(dir, temporary_.c_str(), 0);
+  return 0;
+}
+
+Expected<void> OutputFile::commit() {
+  const off_t end = ::lseek(fd_.get(), 0, SEEK_CUR);
+  if (end < 0 || ::ftruncate(fd_.get(), end) != 0) return failed("give back what was reserved and not written", errno);
+  // After a failed fsync the kernel forgets the pages: a second try would lie, so there is none.
+  if (::fsync(fd_.get()) != 0) return failed("bring it to the disk", errno);
+  if (::close(fd_.release()) != 0) return failed("close", errno);
+  const int error = rename_to_target();
+  if (error == EEXIST) return exists(path_);
+  if (error != 0) return failed("give it its name", error);
+  temporary_.clear();
+  if (::fsync(directory_.get()) != 0 && errno != EINVAL) return failed("bring its name to the disk", errno);
+  return {};
+}
+
+OutputFile::OutputFile(OutputFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      replace_(other.replace_),
+      target_(std::move(other.target_)),
+      temporary_(std::exchange(other.temporary_, {})),  // one of the two removes it
+      directory_(std::move(other.directory_)),
+      fd_(std::move(other.fd_)) {}
+
+OutputFile::~OutputFile() {
+  if (!temporary_.empty()) ::unlinkat(directory_.get(), temporary_.c_str(), 0);
+}
+
+}  // namespace stepzero

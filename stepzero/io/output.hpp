@@ -1,0 +1,40 @@
+#pragma once
+// A file that appears whole or not at all. Bytes go to a hidden neighbour; commit() makes them safe on disk and then
+// gives them their name in one step. Whatever goes wrong before, the neighbour is removed and the target is untouched.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "stepzero/core/error.hpp"
+#include "stepzero/io/file.hpp"
+
+namespace stepzero {
+
+class OutputFile {
+ public:
+  // `size` is reserved on the disk at once, so that a full disk is known now and not after hours.
+  static Expected<OutputFile> create(const std::string& path, std::uint64_t size, bool replace = false);
+  OutputFile(OutputFile&& other) noexcept;
+  OutputFile& operator=(OutputFile&&) noexcept = delete;
+  ~OutputFile();
+
+  [[nodiscard]] Expected<void> write(std::span<const std::byte> bytes);
+  [[nodiscard]] Expected<void> commit();
+
+ private:
+  OutputFile(std::string path, bool replace) : path_(std::move(path)), replace_(replace) {}
+  Expected<void> make_temporary();
+  Expected<void> reserve(std::uint64_t size);
+  int rename_to_target();
+  std::unexpected<Error> failed(const char* what, int error) const;
+
+  std::string path_;
+  bool replace_;
+  std::string target_;     // path without its directory
+  std::string temporary_;  // empty when there is nothing to remove
+  Descriptor directory_;
+  Descriptor fd_;
+};
+
+}  // namespace stepzero

@@ -1,0 +1,144 @@
+#include "stepzero/io/tokens.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "stepzero/core/random.hpp"
+#include "stepzero/core/text.hpp"
+#include "stepzero/io/file.hpp"
+
+namespace stepzero {
+
+namespace {
+
+using Line = std::vector<std::int32_t>;
+constexpr Index default_length = 128;
+
+// p(rank r) proportional to 1/r, the shape of natural text; the id is the rank.
+std::vector<Line> zipf(Index sequences, Index ids, Index vocab, std::uint64_t seed) {
+  std::vector<double> cumulative(static_cast<std::size_t>(vocab));
+  double total = 0;
+  for (Index r = 0; r < vocab; ++r) cumulative[static_cast<std::size_t>(r)] = total += 1 / static_cast<double>(r + 1);
+  std::vector<double> u(static_cast<std::size_t>(sequences * ids));
+  fill(Distribution::uniform(0.5, 0.5), make_stream(seed, "tokens"), 0, std::span<double>(u));
+  std::vector<Line> lines(static_cast<std::size_t>(sequences));
+  for (std::size_t i = 0; i < u.size(); ++i) {
+    const auto it = std::ranges::lower_bound(cumulative, u[i] * total);
+    const auto rank = std::min<std::ptrdiff_t>(it - cumulative.begin(), vocab - 1);
+    lines[i / static_cast<std::size_t>(ids)].push_back(static_cast<std::int32_t>(rank));
+  }
+  return lines;
+}
+
+Expected<std::vector<Line>> distinct(Index sequences, Index ids, Index vocab) {
+  if (sequences * ids > vocab) {
+    return fail(
+        fmt::format("--tokens distinct needs {} different tokens, the vocabulary has {}", sequences * ids, vocab),
+        "shorten --seq-len or --batch");
+  }
+  std::vector<Line> lines(static_cast<std::size_t>(sequences));
+  for (Index i = 0; i < sequences * ids; ++i)
+    lines[static_cast<std::size_t>(i / ids)].push_back(static_cast<std::int32_t>(i));
+  return lines;
+}
+
+Expected<Line> parse_line(std::string_view text, const std::string& where, Index vocab) {
+  Line line;
+  for (const char *p = text.data(), *end = p + text.size(); p != end;) {
+    if (*p == ' ' || *p == '\t' || *p == '\r') {
+      ++p;
+      continue;
+    }
+    std::int64_t id = 0;
+    const auto [next, error] = std::from_chars(p, end, id);
+    const bool separated = next == end || *next == ' ' || *next == '\t' || *next == '\r';
+    if (error != std::errc() || !separated) {
+      const char* word_end = std::find_if(p, end, [](char c) { return c == ' ' || c == '\t'; });
+      return fail(fmt::format("{}: \"{}\" is not a token id", where, show(std::string_view(p, word_end))),
+                  "a tokens file holds whole numbers, one sequence a line");
+    }
+    if (id < 0 || id >= vocab) {
+      return fail(fmt::format("{}: token {} is outside the vocabulary (0 to {})", where, id, vocab - 1));
+    }
+    line.push_back(static_cast<std::int32_t>(id));
+    p = next;
+  }
+  return line;
+}
+
+Expected<std::vector<Line>> read_lines(const std::string& path, Index vocab) {
+  constexpr std::uint64_t limit = std::uint64_t{1} << 30;
+  auto text = read_text(path, limit);
+  if (!text) {
+    text.error().hint = "--tokens takes zipf, distinct, or a file of token ids";
+    return std::unexpected(text.error());
+  }
+  std::vector<Line> lines;
+  std::size_t number = 0;
+  for (std::size_t begin = 0; begin < text->size();) {
+    const std::size_t end = std::min(text->find('\n', begin), text->size());
+    ++number;
+    auto line = parse_line(std::string_view(*text).substr(begin, end - begin),
+                           fmt::format("{}: line {}", show(path), number), vocab);
+    if (!line) return std::unexpected(line.error());
+    if (!line->empty()) lines.push_back(std::move(*line));
+    if (!lines.empty() && lines.back().size() != lines.front().size()) {
+      return fail(fmt::format("{}: line {} has {} tokens, the first sequence has {}", show(path), number,
+                              lines.back().size(), lines.front().size()),
+                  "all sequences of a batch have one length");
+    }
+    begin = end + 1;
+  }
+  if (lines.empty() || lines.front().size() < 2)
+    return fail(fmt::format("{}: no sequence of at least two tokens", show(path)));
+  return lines;
+}
+
+Expected<std::vector<Line>> lines_from(const TokenOptions& o) {
+  const Index length = o.length > 0 ? o.length : std::min(default_length, o.positions);
+  const Index sequences = std::max<Index>(o.sequences, 1);
+  if (o.source == "zipf") return zipf(sequences, length + 1, o.vocab, o.seed);
+  if (o.source == "distinct") return distinct(sequences, length + 1, o.vocab);
+  auto lines = read_lines(o.source, o.vocab);
+  if (!lines) return lines;
+  const Index have = static_cast<Index>(lines->front().size()) - 1;
+  if (o.length > have) {
+    return fail(fmt::format("{}: its lines hold {} inputs and a target, --seq-len asks for {}", show(o.source), have,
+                            o.length));
+  }
+  if (o.sequences > static_cast<Index>(lines->size())) {
+    return fail(
+        fmt::format("{}: it holds {} sequences, --batch asks for {}", show(o.source), lines->size(), o.sequences));
+  }
+  if (o.sequences > 0) lines->resize(static_cast<std::size_t>(o.sequences));
+  for (Line& line : *lines) line.resize(static_cast<std::size_t>(o.length > 0 ? o.length : have) + 1);
+  return lines;
+}
+
+}  // namespace
+
+Expected<Batch> make_batch(const TokenOptions& o) {
+  const auto too_long = [&](Index length) {
+    return fail(fmt::format("a sequence of {} tokens is longer than the model's {} positions", length, o.positions),
+                fmt::format("use --seq-len {} or less, or --set positions={}", o.positions, length));
+  };
+  if (o.length > o.positions) return too_long(o.length);
+  auto lines = lines_from(o);
+  if (!lines) return std::unexpected(lines.error());
+  Batch batch;
+  batch.sequences = static_cast<Index>(lines->size());
+  batch.length = static_cast<Index>(lines->front().size()) - 1;
+  batch.seed = o.seed;
+  if (batch.length > o.positions) return too_long(batch.length);
+  const int shift = o.targets == Targets::next ? 1 : 0;
+  for (const Line& line : *lines) {
+    batch.ids.insert(batch.ids.end(), line.begin(), line.end() - 1);
+    batch.targets.insert(batch.targets.end(), line.begin() + shift, line.end() - 1 + shift);
+  }
+  return batch;
+}
+
+}  // namespace stepzero

@@ -1,0 +1,25 @@
+#pragma once
+// The tokens a pass runs on: drawn (zipf, distinct) or read from a file of whitespace-separated ids, one sequence a line.
+#include <cstdint>
+#include <string>
+
+#include "stepzero/core/error.hpp"
+#include "stepzero/ops/op.hpp"
+
+namespace stepzero {
+
+enum class Targets : std::uint8_t { next, same };  // position t is scored against token t + 1, or against itself
+
+struct TokenOptions {
+  std::string source = "zipf";  // zipf, distinct, or a file
+  Index length = 0;             // 0: the file's, or 128
+  Index sequences = 0;          // 0: the file's, or 1
+  Targets targets = Targets::next;
+  std::uint64_t seed = 0;
+  Index vocab = 0;
+  Index positions = 0;
+};
+
+Expected<Batch> make_batch(const TokenOptions& options);
+
+}  // namespace stepzero

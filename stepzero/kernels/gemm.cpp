@@ -1,0 +1,57 @@
+#include "stepzero/kernels/gemm.hpp"
+
+#include <chrono>
+
+#include <cblas.h>
+#include <oneapi/dnnl/dnnl.h>
+
+#include "stepzero/core/parallel.hpp"
+
+namespace stepzero {
+
+namespace {
+
+template <class S>
+bool trivial(View<const S> a, View<S> c, Trans ta, S beta) {
+  const Index inner = ta == Trans::no ? a.cols : a.rows;
+  if (c.rows == 0 || c.cols == 0) return true;
+  if (inner != 0) return false;
+  for (Index i = 0; i < c.rows; ++i) {
+    for (Index j = 0; j < c.cols; ++j) c(i, j) = beta == S(0) ? S(0) : beta * c(i, j);
+  }
+  return true;
+}
+
+std::vector<GemmRecord>* log_of_products = nullptr;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+CBLAS_TRANSPOSE cblas_trans(Trans t) { return t == Trans::no ? CblasNoTrans : CblasTrans; }
+char dnnl_trans(Trans t) { return t == Trans::no ? 'N' : 'T'; }
+
+}  // namespace
+
+void set_gemm_log(std::vector<GemmRecord>* log) { log_of_products = log; }
+
+template <>
+void gemm(Trans ta, Trans tb, float alpha, View<const float> a, View<const float> b, float beta, View<float> c) {
+  if (trivial(a, c, ta, beta)) return;
+  const Index inner = ta == Trans::no ? a.cols : a.rows;
+  const bool logged = log_of_products != nullptr && !in_parallel();
+  const double start = logged ? now() : 0;
+  const dnnl_status_t status = dnnl_sgemm(dnnl_trans(ta), dnnl_trans(tb), c.rows, c.cols, inner, alpha, a.data, a.stride,
+                                          b.data, b.stride, beta, c.data, c.stride);
+  STEPZERO_CHECK(status == dnnl_success);
+  if (logged) log_of_products->push_back({ta, tb, c.rows, c.cols, inner, now() - start});
+}
+
+template <>
+void gemm(Trans ta, Trans tb, double alpha, View<const double> a, View<const double> b, double beta, View<double> c) {
+  if (trivial(a, c, ta, beta)) return;
+  const Index inner = ta == Trans::no ? a.cols : a.rows;
+  const auto n = [](Index i) { return static_cast<blasint>(i); };
+  cblas_dgemm(CblasRowMajor, cblas_trans(ta), cblas_trans(tb), n(c.rows), n(c.cols), n(inner), alpha, a.data,
+              n(a.stride), b.data, n(b.stride), beta, c.data, n(c.stride));
+}
+
+}  // namespace stepzero

@@ -1,0 +1,33 @@
+#pragma once
+// The statistics of every activation and gradient of a pass, in one reading of the memory.
+//
+// The bits depend on the numbers and the shape alone: not on threads, not on the SIMD level (core/moments.hpp says how).
+// Accuracy of Moments and sum_squares: as there, double all along. Of token_cosine: unit rows are rounded to S, added
+// four at a time in S and then in double; for float the error is below 4e-7 * (|cosine| + 1/length).
+#include "stepzero/core/moments.hpp"
+
+namespace stepzero {
+
+struct SignalStats {
+  Moments moments;
+  // Mean over pairs of different positions of one sequence of <x_t, x_s> / (|x_t| |x_s|), averaged over sequences.
+  // A zero row has cosine 0 with everything. NaN when there is no pair, and when any value is NaN or Inf.
+  double token_cosine = std::numeric_limits<double>::quiet_NaN();
+};
+
+// x: the tokens of `sequences` sequences of equal `length`, one sequence after the other. S: float (SIMD), double (plain).
+// With one sequence, moments are bit for bit those of moments(x).
+template <class S>
+SignalStats signal_stats(View<const S> x, Index sequences, Index length);
+
+// Sum of squares in double; NaN or Inf in x come out as NaN or Inf.
+template <class S>
+double sum_squares(View<const S> x);
+
+// The same without SIMD: what the fast ones are compared with, bit for bit.
+template <class S>
+SignalStats signal_stats_reference(View<const S> x, Index sequences, Index length);
+template <class S>
+double sum_squares_reference(View<const S> x);
+
+}  // namespace stepzero

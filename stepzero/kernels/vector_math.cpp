@@ -1,0 +1,182 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "stepzero/kernels/vector_math.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+#include "stepzero/kernels/vector_math.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace stepzero::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+// A SIMD register dressed as a scalar, so that the formulas of phi-inl.hpp compile for it.
+struct Pack {
+  V v;
+  HWY_INLINE Pack(V v_) : v(v_) {}  // NOLINT
+  HWY_INLINE explicit Pack(double x) : v(hn::Set(D(), static_cast<float>(x))) {}
+  HWY_INLINE Pack operator-() const { return hn::Neg(v); }
+};
+HWY_INLINE Pack operator+(Pack a, Pack b) { return hn::Add(a.v, b.v); }
+HWY_INLINE Pack operator-(Pack a, Pack b) { return hn::Sub(a.v, b.v); }
+HWY_INLINE Pack operator*(Pack a, Pack b) { return hn::Mul(a.v, b.v); }
+HWY_INLINE Pack operator/(Pack a, Pack b) { return hn::Div(a.v, b.v); }
+
+// hn::Exp is not defined above 104; beyond 88 the sigmoid it serves is 0 or 1 anyway.
+HWY_INLINE Pack exp(Pack x) { return hn::Exp(D(), hn::Min(x.v, hn::Set(D(), 88.0F))); }
+HWY_INLINE Pack positive_part(Pack x) { return hn::Max(x.v, hn::Zero(D())); }
+HWY_INLINE Pack step(Pack x) { return hn::IfThenElseZero(hn::Gt(x.v, hn::Zero(D())), hn::Set(D(), 1.0F)); }
+
+template <size_t N>
+HWY_INLINE V polynomial(V x, const float (&c)[N]) {
+  V r = hn::Set(D(), c[N - 1]);
+  for (size_t k = N - 1; k-- > 0;) r = hn::MulAdd(r, x, hn::Set(D(), c[k]));
+  return r;
+}
+
+// tanh: below 0.55 an odd polynomial (no cancelling near 0), above it 1 - 2/(exp(2|x|) + 1)
+HWY_INLINE Pack tanh(Pack x) {
+  // least-squares fit of tanh(x)/x in x^2 on [0, 0.55], relative error 1e-9
+  static constexpr float c[] = {1.0F, -0.333333105F, 0.133324608F, -0.0538427681F, 0.0210398789F, -0.00623580441F};
+  const D d;
+  const V t = hn::Abs(x.v);
+  const V small = hn::Mul(x.v, polynomial(hn::Mul(x.v, x.v), c));
+  const V e = exp(Pack(hn::Add(t, t))).v;
+  const V large = hn::Sub(hn::Set(d, 1.0F), hn::Div(hn::Set(d, 2.0F), hn::Add(e, hn::Set(d, 1.0F))));
+  return hn::IfThenElse(hn::Lt(t, hn::Set(d, 0.55F)), small, hn::CopySign(large, x.v));
+}
+
+// P(Z <= x) = (1 + erf(z))/2 for |z| < 1, else from erfc(t) = exp(-t Q(t)), t = |z|; z = x/sqrt(2)
+HWY_INLINE Pack normal_cdf(Pack x) {
+  // least-squares fits on Chebyshev nodes: erf(z)/z in z^2 on [0, 1], -ln(erfc(t))/t on [0.95, 4.1]
+  static constexpr float p[] = {1.1283791F, -0.37612626F, 0.11283585F, -0.026853818F, 0.0051883399F, -8.0102886e-4F, 7.854151e-5F};
+  static constexpr float q[] = {1.1285712F, 0.63553643F, 0.10543349F, -0.022852551F, 0.0030394632F, -8.8844063e-5F, -3.7930782e-5F, 4.3142891e-6F};
+  const D d;
+  const V half = hn::Set(d, 0.5F);
+  const V z = hn::Mul(x.v, hn::Set(d, 0.70710678F));
+  const V t = hn::Min(hn::Abs(z), hn::Set(d, 4.1F));
+  const V near = hn::MulAdd(hn::Mul(half, z), polynomial(hn::Mul(z, z), p), half);
+  const V tail = hn::Mul(half, hn::Exp(d, hn::Neg(hn::Mul(t, polynomial(t, q)))));
+  const V far = hn::IfThenElse(hn::Gt(z, hn::Zero(d)), hn::Sub(hn::Set(d, 1.0F), tail), tail);
+  return hn::IfThenElse(hn::Lt(t, hn::Set(d, 1.0F)), near, far);
+}
+
+#include "stepzero/kernels/phi-inl.hpp"
+
+// Calls body(offset, load, store) for full registers, then once for the remainder in a padded buffer.
+template <class Body>
+HWY_INLINE void for_each_pack(Index n, const Body& body) {
+  const Index lanes = static_cast<Index>(hn::Lanes(D()));
+  Index i = 0;
+  for (; i + lanes <= n; i += lanes) body(i, lanes);
+  if (i < n) body(i, n - i);
+}
+
+HWY_INLINE V load(const float* p, Index n) {
+  const D d;
+  if (n == static_cast<Index>(hn::Lanes(d))) return hn::LoadU(d, p);
+  HWY_ALIGN float buffer[HWY_MAX_BYTES / sizeof(float)] = {};
+  for (Index i = 0; i < n; ++i) buffer[i] = p[i];
+  return hn::Load(d, buffer);
+}
+
+HWY_INLINE void store(V v, float* p, Index n) {
+  const D d;
+  if (n == static_cast<Index>(hn::Lanes(d))) return hn::StoreU(v, d, p);
+  HWY_ALIGN float buffer[HWY_MAX_BYTES / sizeof(float)];
+  hn::Store(v, d, buffer);
+  for (Index i = 0; i < n; ++i) p[i] = buffer[i];
+}
+
+template <class Phi>
+void apply(const float* x, float* y, Index n) {
+  for_each_pack(n, [&](Index i, Index k) HWY_ATTR { store(Phi::value(Pack(load(x + i, k))).v, y + i, k); });
+}
+
+template <class Phi>
+void apply_slope(const float* x, const float* dy, float* dx, Index n, bool add) {
+  for_each_pack(n, [&](Index i, Index k) HWY_ATTR {
+    V d = hn::Mul(Phi::slope(Pack(load(x + i, k))).v, load(dy + i, k));
+    if (add) d = hn::Add(d, load(dx + i, k));
+    store(d, dx + i, k);
+  });
+}
+
+template <bool write>
+HWY_INLINE float exp_and_sum(const float* x, float shift, float* y, Index n) {
+  const D d;
+  const V s = hn::Set(d, shift);
+  V sum0 = hn::Zero(d);
+  V sum1 = hn::Zero(d);
+  const Index lanes = static_cast<Index>(hn::Lanes(d));
+  Index i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const V e0 = hn::Exp(d, hn::Sub(hn::LoadU(d, x + i), s));
+    const V e1 = hn::Exp(d, hn::Sub(hn::LoadU(d, x + i + lanes), s));
+    if constexpr (write) hn::StoreU(e0, d, y + i);
+    if constexpr (write) hn::StoreU(e1, d, y + i + lanes);
+    sum0 = hn::Add(sum0, e0);
+    sum1 = hn::Add(sum1, e1);
+  }
+  float rest = 0;
+  for (; i < n; ++i) {
+    const float e = hn::GetLane(hn::Exp(d, hn::Set(d, x[i] - shift)));
+    if constexpr (write) y[i] = e;
+    rest += e;
+  }
+  return rest + hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
+}
+
+float exp_write(const float* x, float shift, float* y, Index n) { return exp_and_sum<true>(x, shift, y, n); }
+float exp_sum(const float* x, float shift, Index n) { return exp_and_sum<false>(x, shift, nullptr, n); }
+
+float max_of(const float* x, Index n) {
+  const D d;
+  const Index lanes = static_cast<Index>(hn::Lanes(d));
+  V m = hn::Set(d, x[0]);
+  Index i = 0;
+  for (; i + lanes <= n; i += lanes) m = hn::Max(m, hn::LoadU(d, x + i));
+  float best = hn::GetLane(hn::MaxOfLanes(d, m));
+  for (; i < n; ++i) best = HWY_MAX(best, x[i]);
+  return best;
+}
+
+#define STEPZERO_PHI(Phi)                                                                             \
+  void apply_##Phi(const float* x, float* y, Index n) { apply<Phi>(x, y, n); }                        \
+  void slope_##Phi(const float* x, const float* dy, float* dx, Index n, bool add) { apply_slope<Phi>(x, dy, dx, n, add); }
+STEPZERO_SIMD_PHIS(STEPZERO_PHI)
+#undef STEPZERO_PHI
+
+}  // namespace stepzero::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace stepzero {
+
+HWY_EXPORT(exp_write);
+HWY_EXPORT(exp_sum);
+HWY_EXPORT(max_of);
+
+float exp_row(const float* x, float shift, float* y, Index n) { return HWY_DYNAMIC_DISPATCH(exp_write)(x, shift, y, n); }
+float exp_sum_row(const float* x, float shift, Index n) { return HWY_DYNAMIC_DISPATCH(exp_sum)(x, shift, n); }
+float max_row(const float* x, Index n) { return HWY_DYNAMIC_DISPATCH(max_of)(x, n); }
+
+#define STEPZERO_PHI(Phi)                                                                          \
+  HWY_EXPORT(apply_##Phi);                                                                         \
+  HWY_EXPORT(slope_##Phi);                                                                         \
+  template <>                                                                                      \
+  void apply_row<Phi>(const float* x, float* y, Index n) {                                         \
+    HWY_DYNAMIC_DISPATCH(apply_##Phi)(x, y, n);                                                    \
+  }                                                                                                \
+  template <>                                                                                      \
+  void apply_slope_row<Phi>(const float* x, const float* dy, float* dx, Index n, bool add) {       \
+    HWY_DYNAMIC_DISPATCH(slope_##Phi)(x, dy, dx, n, add);                                          \
+  }
+STEPZERO_SIMD_PHIS(STEPZERO_PHI)
+#undef STEPZERO_PHI
+
+}  // namespace stepzero
+#endif

@@ -1,0 +1,37 @@
+#pragma once
+// Typed, checked access to a config.json: aliases, defaults, ranges; the first error is kept and told at the end.
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "stepzero/core/error.hpp"
+#include "stepzero/core/view.hpp"
+
+namespace stepzero {
+
+class ConfigReader {
+ public:
+  ConfigReader(const nlohmann::json& object, std::string file) : object_(object), file_(std::move(file)) {}
+
+  using Keys = std::initializer_list<std::string_view>;  // a key and its aliases; null counts as missing
+
+  Index count(Keys keys, Index fallback, Index low = 1, Index high = Index{1} << 31);
+  double number(Keys keys, double fallback, double low, double high = 1e30);
+  bool flag(Keys keys, bool fallback);
+  std::string text(Keys keys, std::string_view fallback);
+  [[nodiscard]] const nlohmann::json* object(std::string_view key);
+
+  void complain(std::string_view key, std::string message);
+  [[nodiscard]] Expected<void> finish() const;
+
+ private:
+  const nlohmann::json* find(Keys keys, std::string_view& found);
+
+  const nlohmann::json& object_;
+  std::string file_;
+  Error error_;
+};
+
+}  // namespace stepzero

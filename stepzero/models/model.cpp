@@ -1,0 +1,83 @@
+#include "stepzero/models/model.hpp"
+
+#include <array>
+#include <filesystem>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "stepzero/core/text.hpp"
+#include "stepzero/io/file.hpp"
+#include "stepzero/io/json.hpp"
+#include "stepzero/models/family.hpp"
+
+namespace stepzero {
+
+namespace {
+
+constexpr std::array preset_table = std::to_array<Preset>({
+    {"gpt2", R"({"model_type": "gpt2"})"},
+    {"gpt2-medium", R"({"model_type": "gpt2", "n_embd": 1024, "n_layer": 24, "n_head": 16})"},
+    {"gpt2-large", R"({"model_type": "gpt2", "n_embd": 1280, "n_layer": 36, "n_head": 20})"},
+    {"gpt2-xl", R"({"model_type": "gpt2", "n_embd": 1600, "n_layer": 48, "n_head": 25})"},
+    {"tinyllama-1.1b", R"({"model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 22, "num_attention_heads": 32,
+      "num_key_value_heads": 4, "intermediate_size": 5632, "rms_norm_eps": 1e-5})"},
+    {"llama-2-7b", R"({"model_type": "llama", "max_position_embeddings": 4096, "rms_norm_eps": 1e-5})"},
+    {"llama-3-8b", R"({"model_type": "llama", "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256,
+      "max_position_embeddings": 8192, "rope_theta": 500000.0, "rms_norm_eps": 1e-5})"},
+});
+
+Expected<Architecture> import(std::string_view text, const std::string& file) {
+  auto config = parse_json(text, file);
+  if (!config) return std::unexpected(config.error());
+  const auto type = config->is_object() ? config->find("model_type") : config->end();
+  if (!config->is_object() || type == config->end() || !type->is_string()) {
+    return fail(fmt::format("{}: \"model_type\" is missing", show(file)), "a Hugging Face config.json names its family there");
+  }
+  const Family* family = find_family(type->get<std::string>());
+  if (family == nullptr) {
+    std::vector<std::string_view> known;
+    for (const Family& f : families()) known.push_back(f.model_type);
+    return fail(fmt::format("{}: unknown model_type \"{}\"", show(file), show(type->get<std::string>())),
+                fmt::format("known are {}", fmt::join(known, ", ")));
+  }
+  return family->import(*config, file);
+}
+
+}  // namespace
+
+std::span<const Preset> presets() { return preset_table; }
+
+Expected<Architecture> load_model(const std::string& model) {
+  std::vector<std::string> known;
+  for (const Preset& preset : preset_table) {
+    known.emplace_back(preset.name);
+    if (preset.name != model) continue;
+    auto a = import(preset.config, model);
+    if (a) a->name = model;
+    return a;
+  }
+  std::error_code ignored;
+  std::filesystem::path path = model;
+  if (std::filesystem::is_directory(path, ignored)) path /= "config.json";
+  if (!std::filesystem::exists(path, ignored)) {
+    const std::string near = closest(model, known);
+    return fail(fmt::format("unknown model \"{}\": neither a preset nor a file{}", show(model),
+                            near.empty() ? "" : fmt::format("; did you mean {}?", near)),
+                fmt::format("presets are {}; or give a config.json or the directory that holds it", fmt::join(known, ", ")));
+  }
+  constexpr std::size_t limit = std::size_t{16} << 20;
+  auto text = read_text(path.string(), limit);
+  if (!text) return std::unexpected(text.error());
+  auto a = import(*text, path.string());
+  if (a) {
+    const auto absolute = std::filesystem::absolute(path, ignored);
+    a->name = path.filename() == "config.json" && absolute.has_parent_path() ? absolute.parent_path().filename().string()
+                                                                             : path.stem().string();
+  }
+  return a;
+}
+
+}  // namespace stepzero

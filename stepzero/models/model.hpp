@@ -1,0 +1,20 @@
+#pragma once
+// MODEL on the command line: a preset's name, a config.json, or a directory that holds one.
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "stepzero/models/architecture.hpp"
+
+namespace stepzero {
+
+struct Preset {
+  std::string_view name;
+  std::string_view config;  // what its config.json would say
+};
+std::span<const Preset> presets();
+
+// Not yet resolved, so that fields can still be set.
+Expected<Architecture> load_model(const std::string& model);
+
+}  // namespace stepzero

@@ -1,0 +1,27 @@
+#pragma once
+// The one list of ops. To add an op, add it here; the laws, the derivation check and the walks then know it.
+#include <variant>
+
+#include "stepzero/ops/attention.hpp"
+#include "stepzero/ops/cross_entropy.hpp"
+#include "stepzero/ops/dropout.hpp"
+#include "stepzero/ops/elementwise.hpp"
+#include "stepzero/ops/embedding.hpp"
+#include "stepzero/ops/linear.hpp"
+#include "stepzero/ops/lora.hpp"
+#include "stepzero/ops/multiply.hpp"
+#include "stepzero/ops/norm.hpp"
+#include "stepzero/ops/position.hpp"
+#include "stepzero/ops/residual.hpp"
+#include "stepzero/ops/rotary.hpp"
+#include "stepzero/ops/scale.hpp"
+
+namespace stepzero {
+
+template <class... Phi>
+using OpList = std::variant<TokenEmbedding, LearnedPosition, SinusoidalPosition, Linear, LoraLinear, LayerNorm, RmsNorm,
+                            Multiply, Rotary, Attention, Dropout, Residual, Scale, Softcap, CrossEntropy, Elementwise<Phi>...>;
+
+using AnyOp = PhiList<OpList>;
+
+}  // namespace stepzero

@@ -1,0 +1,269 @@
+#pragma once
+// What       Every query looks at the keys it may see and takes the softmax-weighted mean of their values.
+// Shapes     q (T, heads * dk); k (T, kv_heads * dk); v (T, kv_heads * dv); y (T, heads * dv). Below, one head of one
+//            sequence: Q, K, V, Y have L rows. Query head h reads key/value head h / (heads / kv_heads).
+// Forward    S = c Q K'                                                     (1)
+//            Z = f(S) + B,  f = identity or cap tanh(. / cap),  B_ij = -slope_h (i - j) (ALiBi) or 0         (2)
+//            A_ij = exp(Z_ij - z_i),  z_i = ln sum_j exp(Z_ij), over visible j; 0 elsewhere                 (3)
+//            Y = A V                                                        (4)
+// Backward   dV = A' dY                                                     (5)
+//            dA = dY V'                                                     (6)
+//            dZ = A o (dA - D),  D_i = <A_i, dA_i>                          (7)
+//            dS = f'(S) o dZ                                                (8)
+//            dQ = c dS K,  dK = c dS' Q, summed over the query heads that share the key head                (9)
+// Kept       for each token and head: z, sum of scores, sum of squared scores, entropy, sum of squared weights.
+//            S is made again on the way up rather than stored: memory stays linear in L.
+// Derived in docs/derivations/attention.md
+#include <algorithm>
+
+#include "stepzero/kernels/gemm.hpp"
+#include "stepzero/kernels/rows.hpp"
+#include "stepzero/ops/scale.hpp"
+
+namespace stepzero {
+
+// Means over sequences, heads and query positions; the variance over all visible pairs, of the scores (1).
+struct AttentionSummary {
+  double score_variance = 0;
+  double entropy = 0;
+  double sum_squares = 0;
+};
+
+struct Attention {
+  static constexpr const char* kind = "attention";
+  Index heads = 1;
+  Index kv_heads = 1;
+  Index key_dim = 1;
+  Index value_dim = 1;
+  double scale = 1;
+  bool causal = true;
+  Index window = 0;                 // keys a query sees to each side, itself included; 0: all
+  double softcap = 0;               // 0: none
+  std::vector<double> alibi = {};   // one slope a head; empty: none
+
+  [[nodiscard]] int inputs() const { return 3; }
+  [[nodiscard]] Index channels() const { return heads * value_dim; }
+  [[nodiscard]] Index keep() const { return heads * kept; }
+  [[nodiscard]] std::vector<ParamShape> params() const { return {}; }
+
+  template <class S>
+  void forward(const Down<S>& p) const {
+    parallel_for(p.batch.sequences * heads, [&](Index item) { forward_head(p, item / heads, item % heads); });
+  }
+
+  template <class S>
+  void backward(const Up<S>& p) const {
+    const Index group = heads / kv_heads;
+    // Query heads that share a key head each fill their own gradient; the sum comes after, in fixed order.
+    Tensor<S> dk_own, dv_own;
+    if (group > 1) {
+      dk_own = Tensor<S>(p.dy.rows, heads * key_dim);
+      dv_own = Tensor<S>(p.dy.rows, heads * value_dim);
+    }
+    const View<S> dk = group > 1 ? dk_own.view() : p.dx[1].d;
+    const View<S> dv = group > 1 ? dv_own.view() : p.dx[2].d;
+    if (group > 1 || !p.dx[1].add) clear(dk);
+    if (group > 1 || !p.dx[2].add) clear(dv);
+    parallel_for(p.batch.sequences * heads,
+                 [&](Index item) { backward_head(p, item / heads, item % heads, dk, dv); });
+    if (group > 1) {
+      sum_group(View<const S>(dk), p.dx[1], key_dim);
+      sum_group(View<const S>(dv), p.dx[2], value_dim);
+    }
+  }
+
+  template <class S>
+  [[nodiscard]] AttentionSummary summary(const Batch& batch, View<const S> keep_) const {
+    double sum = 0, squares = 0, pairs = 0;
+    AttentionSummary out;
+    for (Index t = 0; t < keep_.rows; ++t) {
+      const Range see = visible(batch.position(t), batch.length);
+      pairs += static_cast<double>(heads * (see.end - see.begin));
+      for (Index h = 0; h < heads; ++h) {
+        const S* row = keep_.row(t) + h * kept;
+        sum += static_cast<double>(row[1]);
+        squares += static_cast<double>(row[2]);
+        out.entropy += static_cast<double>(row[3]);
+        out.sum_squares += static_cast<double>(row[4]);
+      }
+    }
+    const double rows = static_cast<double>(keep_.rows * heads);
+    out.score_variance = squares / pairs - (sum / pairs) * (sum / pairs);
+    out.entropy /= rows;
+    out.sum_squares /= rows;
+    return out;
+  }
+
+ private:
+  static constexpr Index kept = 5;
+  static constexpr Index block = 64;  // queries handled at once
+
+  struct Range {
+    Index begin, end;
+  };
+
+  // Keys that query i sees.
+  [[nodiscard]] Range visible(Index i, Index length) const {
+    return {window > 0 ? std::max<Index>(0, i - window + 1) : 0,
+            causal ? i + 1 : window > 0 ? std::min(length, i + window) : length};
+  }
+
+  // One block of queries of one head: its views, and the union [keys.begin, keys.end) of what they see.
+  template <class S>
+  struct Piece {
+    View<const S> q, k, v;
+    Index i0, rows;
+    Range keys;
+    Index h;
+  };
+
+  template <class S, class Body>
+  void for_each_block(const Batch& batch, std::span<const View<const S>> x, Index b, Index h, const Body& body) const {
+    const Index length = batch.length;
+    const Index g = h / (heads / kv_heads);
+    const View<const S> q = x[0].block(b * length, length, h * key_dim, key_dim);
+    const View<const S> k = x[1].block(b * length, length, g * key_dim, key_dim);
+    const View<const S> v = x[2].block(b * length, length, g * value_dim, value_dim);
+    for (Index i0 = 0; i0 < length; i0 += block) {
+      const Index rows = std::min(block, length - i0);
+      const Range keys = {visible(i0, length).begin, visible(i0 + rows - 1, length).end};
+      const Index n = keys.end - keys.begin;
+      body(Piece<S>{q.slice(i0, rows), k.slice(keys.begin, n), v.slice(keys.begin, n), i0, rows, keys, h});
+    }
+  }
+
+  // Z of (2) in place of S, for the visible keys of row i; `slope` (where a softcap asks for it) receives f'(S).
+  template <class S>
+  void bend_row(S* s, S* slope, Index i, Range see, Index h) const {
+    const Index n = see.end - see.begin;
+    if (softcap > 0) {
+      softcap_row(s, n, softcap);
+      for (Index j = 0; slope != nullptr && j < n; ++j) slope[j] = S(1) - s[j] / S(softcap) * (s[j] / S(softcap));
+    }
+    if (!alibi.empty()) {
+      const double m = alibi[static_cast<std::size_t>(h)];
+      for (Index j = 0; j < n; ++j) s[j] -= S(m * static_cast<double>(i - (see.begin + j)));
+    }
+  }
+
+  template <class S>
+  static void clear_outside(S* row, Index columns, Index begin, Index end) {
+    std::fill(row, row + begin, S(0));
+    std::fill(row + end, row + columns, S(0));
+  }
+
+  static void clear(auto view) {
+    using S = std::remove_cvref_t<decltype(view(0, 0))>;
+    for (Index r = 0; r < view.rows; ++r) std::fill_n(view.row(r), view.cols, S(0));
+  }
+
+  template <class S>
+  void forward_head(const Down<S>& p, Index b, Index h) const {
+    Tensor<S> memory(block, p.batch.length);
+    for_each_block<S>(p.batch, p.x, b, h, [&](const Piece<S>& piece) {
+      const View<S> a(memory.data(), piece.rows, piece.keys.end - piece.keys.begin);
+      gemm(Trans::no, Trans::yes, S(scale), piece.q, piece.k, S(0), a);  // (1)
+      for (Index r = 0; r < piece.rows; ++r) {
+        const Index i = piece.i0 + r;
+        const Range see = visible(i, p.batch.length);
+        clear_outside(a.row(r), a.cols, see.begin - piece.keys.begin, see.end - piece.keys.begin);
+        softmax_row(a.row(r) + (see.begin - piece.keys.begin), p.keep.row(b * p.batch.length + i) + h * kept, i, see, h);
+      }
+      gemm(Trans::no, Trans::no, S(1), View<const S>(a), piece.v, S(0),
+           p.y.block(b * p.batch.length + piece.i0, piece.rows, h * value_dim, value_dim));  // (4)
+    });
+  }
+
+  // Scores to weights, for the visible keys; fills the five kept numbers.
+  template <class S>
+  void softmax_row(S* s, S* kept_row, Index i, Range see, Index h) const {
+    using std::log;
+    const Index n = see.end - see.begin;
+    kept_row[1] = row_sum<S>(n, [&](Index j) { return s[j]; });
+    kept_row[2] = dot_row(s, s, n);
+    bend_row(s, static_cast<S*>(nullptr), i, see, h);  // (2)
+    const S top = max_row(s, n);
+    // entropy = z - sum_j A_j Z_j, from sums of exp(Z - top) and (Z - top) exp(Z - top) while the row is hot
+    S total = S(0), moment = S(0);
+    if constexpr (std::is_same_v<S, float>) {
+      thread_local std::vector<float> shifted;
+      shifted.resize(static_cast<std::size_t>(n));
+      for (Index j = 0; j < n; ++j) shifted[static_cast<std::size_t>(j)] = s[j] - top;
+      total = exp_row(s, top, s, n);
+      moment = dot_row(shifted.data(), s, n);
+    } else {
+      for (Index j = 0; j < n; ++j) {
+        const S shifted = s[j] - top;
+        s[j] = exp(shifted);
+        total += s[j];
+        moment += shifted * s[j];
+      }
+    }
+    const S inverse = S(1) / total;
+    for (Index j = 0; j < n; ++j) s[j] *= inverse;  // (3)
+    kept_row[0] = top + log(total);
+    kept_row[3] = log(total) - moment * inverse;
+    kept_row[4] = dot_row(s, s, n);
+  }
+
+  template <class S>
+  void backward_head(const Up<S>& p, Index b, Index h, View<S> dk_all, View<S> dv_all) const {
+    const Index length = p.batch.length;
+    const Index start = b * length;
+    Tensor<S> a_memory(block, length), d_memory(block, length), slope_memory(softcap > 0 ? block : 0, length);
+    for_each_block<S>(p.batch, p.x, b, h, [&](const Piece<S>& piece) {
+      const Index n = piece.keys.end - piece.keys.begin;
+      const View<S> a(a_memory.data(), piece.rows, n);
+      const View<S> d(d_memory.data(), piece.rows, n);
+      const View<const S> dy = p.dy.block(start + piece.i0, piece.rows, h * value_dim, value_dim);
+      gemm(Trans::no, Trans::yes, S(scale), piece.q, piece.k, S(0), a);  // (1) again
+      gemm(Trans::no, Trans::yes, S(1), dy, piece.v, S(0), d);           // (6)
+      for (Index r = 0; r < piece.rows; ++r) {
+        const Range see = visible(piece.i0 + r, length);
+        const Index offset = see.begin - piece.keys.begin;
+        clear_outside(a.row(r), n, offset, see.end - piece.keys.begin);
+        clear_outside(d.row(r), n, offset, see.end - piece.keys.begin);
+        S* slope = softcap > 0 ? slope_memory.view().row(r) : nullptr;
+        const S z = p.keep(start + piece.i0 + r, h * kept);
+        backward_row(a.row(r) + offset, d.row(r) + offset, slope, z, piece.i0 + r, see, h);
+      }
+      gemm(Trans::yes, Trans::no, S(1), View<const S>(a), dy, S(1),
+           dv_all.block(start + piece.keys.begin, n, h * value_dim, value_dim));  // (5)
+      gemm(Trans::yes, Trans::no, S(scale), View<const S>(d), piece.q, S(1),
+           dk_all.block(start + piece.keys.begin, n, h * key_dim, key_dim));  // (9)
+      if (const auto& dq = p.dx[0]; dq.wanted()) {
+        gemm(Trans::no, Trans::no, S(scale), View<const S>(d), piece.k, dq.beta(),
+             dq.d.block(start + piece.i0, piece.rows, h * key_dim, key_dim));  // (9)
+      }
+    });
+  }
+
+  // In: a = scores, d = dA. Out: a = A, d = dS.
+  template <class S>
+  void backward_row(S* a, S* d, S* slope, S z, Index i, Range see, Index h) const {
+    const Index n = see.end - see.begin;
+    bend_row(a, slope, i, see, h);                              // (2)
+    exp_row(a, z, a, n);                                        // (3)
+    const S mean = dot_row(a, d, n);
+    for (Index j = 0; j < n; ++j) d[j] = a[j] * (d[j] - mean);  // (7)
+    for (Index j = 0; slope != nullptr && j < n; ++j) d[j] *= slope[j];  // (8)
+  }
+
+  template <class S>
+  void sum_group(View<const S> own, const Into<S>& into, Index dim) const {
+    if (!into.wanted()) return;
+    const Index group = heads / kv_heads;
+    parallel_ranges(own.rows, row_grain(own.cols), [&](Index t0, Index t1) {
+      for (Index t = t0; t < t1; ++t) {
+        for (Index c = 0; c < kv_heads * dim; ++c) {
+          S sum = S(0);
+          for (Index k = 0; k < group; ++k) sum += own(t, (c / dim * group + k) * dim + c % dim);
+          store(into, t, c, sum);
+        }
+      }
+    });
+  }
+};
+static_assert(Op<Attention>);
+
+}  // namespace stepzero

@@ -1,0 +1,53 @@
+#pragma once
+// What       y_t = E[id_t]: each token looks up its own row.
+// Shapes     E (vocab, d); y (T, d). No input wire: the ids come with the batch.
+// Forward    Y = S E,   S_tv = [id_t = v]                                   (1)
+// Backward   dE = S' dY:  dE_v = sum over t with id_t = v of dy_t           (2)
+// Derived in docs/derivations/embedding.md
+#include <algorithm>
+
+#include "stepzero/ops/op.hpp"
+
+namespace stepzero {
+
+// Adds row t of dy to row index(t) of the table's gradient, for all t; columns are cut over the threads so that
+// every element is summed in the order of the tokens.
+template <class S, class IndexOf>
+void scatter_rows(View<const S> dy, const Into<S>& table, const IndexOf& index) {
+  if (!table.wanted()) return;
+  if (!table.add) {
+    parallel_ranges(table.d.rows, row_grain(table.d.cols), [&](Index r0, Index r1) {
+      for (Index r = r0; r < r1; ++r) std::fill_n(table.d.row(r), table.d.cols, S(0));
+    });
+  }
+  parallel_ranges(dy.cols, 64, [&](Index c0, Index c1) {
+    for (Index t = 0; t < dy.rows; ++t) {
+      S* row = table.d.row(index(t));
+      for (Index c = c0; c < c1; ++c) row[c] += dy(t, c);
+    }
+  });
+}
+
+struct TokenEmbedding {
+  static constexpr const char* kind = "token_embedding";
+  Index vocab = 0;
+  Index width = 0;
+
+  [[nodiscard]] int inputs() const { return 0; }
+  [[nodiscard]] Index channels() const { return width; }
+  [[nodiscard]] Index keep() const { return 0; }
+  [[nodiscard]] std::vector<ParamShape> params() const { return {{vocab, width, vocab, width}}; }
+
+  template <class S>
+  void forward(const Down<S>& p) const {
+    for (Index t = 0; t < p.y.rows; ++t) std::copy_n(p.theta[0].row(p.batch.ids[t]), width, p.y.row(t));  // (1)
+  }
+
+  template <class S>
+  void backward(const Up<S>& p) const {
+    scatter_rows(p.dy, p.dtheta[0], [&](Index t) -> Index { return p.batch.ids[t]; });  // (2)
+  }
+};
+static_assert(Op<TokenEmbedding>);
+
+}  // namespace stepzero

@@ -1,0 +1,64 @@
+#pragma once
+// What       y_t = (W + c B A) x_t + b: a matrix with a trainable low-rank neighbour, c = alpha / rank.
+// Shapes     x (T, n); y (T, m); W (m, n); A (r, n); B (m, r); b (m); H (T, r).
+// Forward    H = X A'                                                       (1)
+//            Y = X W' + c H B' + 1 b'                                       (2)
+// Backward   dH = c dY B                                                    (3)
+//            dX = dY W + dH A                                               (4)
+//            dW = dY' X,  dA = dH' X,  dB = c dY' H                         (5)
+//            db = dY' 1                                                     (6)
+// Derived in docs/derivations/lora.md
+#include "stepzero/ops/linear.hpp"
+
+namespace stepzero {
+
+struct LoraLinear {
+  static constexpr const char* kind = "lora_linear";
+  Index in = 0;
+  Index out = 0;
+  Index rank = 1;
+  double alpha = 1;
+  bool bias = false;
+
+  [[nodiscard]] int inputs() const { return 1; }
+  [[nodiscard]] Index channels() const { return out; }
+  [[nodiscard]] Index keep() const { return rank; }
+  [[nodiscard]] std::vector<ParamShape> params() const {
+    std::vector<ParamShape> list = {{out, in, in, out}, {rank, in, in, rank}, {out, rank, rank, out}};
+    if (bias) list.push_back({1, out, in, out});
+    return list;
+  }
+  [[nodiscard]] double scale() const { return alpha / static_cast<double>(rank); }
+
+  template <class S>
+  void forward(const Down<S>& p) const {
+    gemm(Trans::no, Trans::yes, S(1), p.x[0], p.theta[1], S(0), p.keep);  // (1)
+    gemm(Trans::no, Trans::yes, S(1), p.x[0], p.theta[0], S(0), p.y);
+    gemm(Trans::no, Trans::yes, S(scale()), View<const S>(p.keep), p.theta[2], S(1), p.y);  // (2)
+    if (bias) add_bias(p.theta[3], p.y);
+  }
+
+  template <class S>
+  void backward(const Up<S>& p) const {
+    Tensor<S> dh(p.dy.rows, rank);
+    gemm(Trans::no, Trans::no, S(scale()), p.dy, p.theta[2], S(0), dh.view());  // (3)
+    const View<const S> dh_view = dh.view();
+    if (const auto& dx = p.dx[0]; dx.wanted()) {
+      gemm(Trans::no, Trans::no, S(1), p.dy, p.theta[0], dx.beta(), dx.d);  // (4)
+      gemm(Trans::no, Trans::no, S(1), dh_view, p.theta[1], S(1), dx.d);
+    }
+    product(S(1), p.dy, p.x[0], p.dtheta[0]);  // (5)
+    product(S(1), dh_view, p.x[0], p.dtheta[1]);
+    product(S(scale()), p.dy, p.keep, p.dtheta[2]);
+    if (bias) sum_tokens(p.dy, p.dtheta[3]);  // (6)
+  }
+
+ private:
+  template <class S>
+  static void product(S a, View<const S> dy, View<const S> x, const Into<S>& dw) {
+    if (dw.wanted()) gemm(Trans::yes, Trans::no, a, dy, x, dw.beta(), dw.d);
+  }
+};
+static_assert(Op<LoraLinear>);
+
+}  // namespace stepzero

@@ -1,0 +1,163 @@
+#pragma once
+// What       Every token (or every head of it) is put on one sphere: LayerNorm after removing its mean, RMSNorm as it is.
+// Shapes     x, y (T, groups * d); each group of d channels is normalised alone. g, b (d), or (groups * d).
+//            Below, x is one group: d numbers; <.> is the mean over them.
+// Forward    m = <x> (LayerNorm) or 0 (RMSNorm)                             (1)
+//            r = (<(x - m)^2> + eps)^(-1/2)                                 (2)
+//            h = r (x - m),  y = (u + g) h + b                              (3)    u = 1 where the stored gain is gain - 1 (Gemma)
+// Backward   e = (u + g) dy                                                 (4)
+//            dx = r (e - <e> [LayerNorm] - h <e h>)                         (5)
+//            dg = sum_t dy h,  db = sum_t dy                                (6)
+// Derived in docs/derivations/norm.md
+#include <cmath>
+
+#include "stepzero/kernels/rows.hpp"
+#include "stepzero/ops/linear.hpp"
+
+namespace stepzero {
+
+template <bool centred>
+struct Norm {
+  static constexpr const char* kind = centred ? "layer_norm" : "rms_norm";
+  Index width = 0;  // channels of one group
+  double eps = 1e-5;
+  bool gain = true;
+  bool bias = centred;
+  bool unit_offset = false;      // the stored gain is gain - 1
+  Index groups = 1;              // heads, for a norm of queries and keys
+  bool gain_per_group = false;   // one gain for each group rather than one for all
+
+  [[nodiscard]] int inputs() const { return 1; }
+  [[nodiscard]] Index channels() const { return groups * width; }
+  [[nodiscard]] Index keep() const { return 2 * groups; }  // m and r
+  [[nodiscard]] std::vector<ParamShape> params() const {
+    const Index n = gain_per_group ? groups * width : width;
+    std::vector<ParamShape> list;
+    if (gain) list.push_back({1, n, 1, n});
+    if (bias) list.push_back({1, n, 1, n});
+    return list;
+  }
+
+  template <class S>
+  void forward(const Down<S>& p) const {
+    parallel_ranges(p.y.rows, row_grain(channels()), [&](Index t0, Index t1) {
+      for (Index t = t0; t < t1; ++t) {
+        for (Index k = 0; k < groups; ++k) forward_group(p, t, k);
+      }
+    });
+  }
+
+  template <class S>
+  void backward(const Up<S>& p) const {
+    if (p.dx[0].wanted()) {
+      parallel_ranges(p.dy.rows, row_grain(channels()), [&](Index t0, Index t1) {
+        for (Index t = t0; t < t1; ++t) {
+          for (Index k = 0; k < groups; ++k) backward_group(p, t, k);
+        }
+      });
+    }
+    if (gain) sum_gain(p, p.dtheta[0]);
+    if (bias) sum_bias(p, p.dtheta[gain ? 1 : 0]);
+  }
+
+ private:
+  // The gain of group k; a null pointer stands for ones.
+  template <class P>
+  [[nodiscard]] auto gain_of(const P& p, Index k) const {
+    return gain ? p.theta[0].row(0) + (gain_per_group ? k * width : 0) : nullptr;
+  }
+  [[nodiscard]] double offset() const { return unit_offset ? 1 : 0; }
+
+  template <class S>
+  void forward_group(const Down<S>& p, Index t, Index k) const {
+    using std::sqrt;
+    const S* x = p.x[0].row(t) + k * width;
+    S* y = p.y.row(t) + k * width;
+    const S n = S(static_cast<double>(width));
+    const S m = centred ? row_sum<S>(width, [&](Index i) { return x[i]; }) / n : S(0);                    // (1)
+    const S square = row_sum<S>(width, [&](Index i) { return (x[i] - m) * (x[i] - m); }) / n;
+    const S r = S(1) / sqrt(square + S(eps));                                                             // (2)
+    p.keep(t, 2 * k) = m;
+    p.keep(t, 2 * k + 1) = r;
+    const S* g = gain_of(p, k);
+    const S u = S(offset());
+    if (g == nullptr) {
+      for (Index i = 0; i < width; ++i) y[i] = r * (x[i] - m);
+    } else {
+      for (Index i = 0; i < width; ++i) y[i] = (u + g[i]) * (r * (x[i] - m));                             // (3)
+    }
+    if (bias) {
+      const S* b = p.theta[gain ? 1 : 0].row(0) + (gain_per_group ? k * width : 0);
+      for (Index i = 0; i < width; ++i) y[i] += b[i];
+    }
+  }
+
+  template <class S>
+  void backward_group(const Up<S>& p, Index t, Index k) const {
+    const S* x = p.x[0].row(t) + k * width;
+    const S* dy = p.dy.row(t) + k * width;
+    S* dx = p.dx[0].d.row(t) + k * width;
+    const S m = p.keep(t, 2 * k);
+    const S r = p.keep(t, 2 * k + 1);
+    const S n = S(static_cast<double>(width));
+    const S* g = gain_of(p, k);
+    const S u = S(offset());
+    const auto run = [&](const auto& e) {                                                                 // (4)
+      const S e_mean = centred ? row_sum<S>(width, e) / n : S(0);
+      const S eh_mean = row_sum<S>(width, [&](Index i) { return e(i) * (x[i] - m); }) * r / n;
+      const auto d = [&](Index i) { return r * (e(i) - e_mean - r * (x[i] - m) * eh_mean); };             // (5)
+      if (p.dx[0].add) {
+        for (Index i = 0; i < width; ++i) dx[i] += d(i);
+      } else {
+        for (Index i = 0; i < width; ++i) dx[i] = d(i);
+      }
+    };
+    if (g == nullptr) {
+      run([&](Index i) { return dy[i]; });
+    } else {
+      run([&](Index i) { return (u + g[i]) * dy[i]; });
+    }
+  }
+
+  // Columns are cut over the threads, so that each element is summed in the order of tokens and groups.
+  template <class S, class Term>
+  void sum_columns(const Up<S>& p, const Into<S>& into, const Term& term) const {
+    if (!into.wanted()) return;
+    S* sum = into.d.row(0);
+    if (!into.add) std::fill_n(sum, into.d.cols, S(0));
+    parallel_ranges(width, 128, [&](Index i0, Index i1) {
+      for (Index t = 0; t < p.dy.rows; ++t) {
+        for (Index k = 0; k < groups; ++k) {
+          S* to = sum + (gain_per_group ? k * width : 0);
+          term(t, k, to, i0, i1);
+        }
+      }
+    });
+  }
+
+  template <class S>
+  void sum_gain(const Up<S>& p, const Into<S>& into) const {
+    sum_columns(p, into, [&](Index t, Index k, S* to, Index i0, Index i1) {
+      const S* x = p.x[0].row(t) + k * width;
+      const S* dy = p.dy.row(t) + k * width;
+      const S m = p.keep(t, 2 * k);
+      const S r = p.keep(t, 2 * k + 1);
+      for (Index i = i0; i < i1; ++i) to[i] += dy[i] * (r * (x[i] - m));  // (6)
+    });
+  }
+
+  template <class S>
+  void sum_bias(const Up<S>& p, const Into<S>& into) const {
+    sum_columns(p, into, [&](Index t, Index k, S* to, Index i0, Index i1) {
+      const S* dy = p.dy.row(t) + k * width;
+      for (Index i = i0; i < i1; ++i) to[i] += dy[i];  // (6)
+    });
+  }
+};
+
+using LayerNorm = Norm<true>;
+using RmsNorm = Norm<false>;
+static_assert(Op<LayerNorm>);
+static_assert(Op<RmsNorm>);
+
+}  // namespace stepzero

@@ -1,0 +1,111 @@
+#pragma once
+// The contract of an op: the first file to read.
+//
+// An op is a plain struct. It knows one piece of mathematics and nothing else in the program does. It opens doors:
+//
+//                  values (tensors)                 moments (Gram kernels)
+//     down     forward(x)    -> y               push(K)      -> K_y                 (arrive with predict)
+//     up       backward(dy)  -> dx, dtheta      pull(K, G_y) -> G_x, E||dtheta||^2
+//
+// The value doors are templates over the scalar: float (shipped), double (reference), Dual (exact derivative).
+// Law L1 holds for every op in all.hpp, checked by tests/laws/duality_test.cpp:
+//
+//     <dy, J v> = <backward(dy), v>       for random dy, and random v over the inputs and the parameters
+//
+// To add an op: write its file, end it with static_assert(Op<...>), add one line to all.hpp, a page in
+// docs/derivations/ and an example in tests/laws/examples.hpp. A missing door is a compile error on that line.
+#include <concepts>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "stepzero/core/dual.hpp"
+#include "stepzero/core/parallel.hpp"
+#include "stepzero/core/view.hpp"
+
+namespace stepzero {
+
+// The tokens a pass runs on: `sequences` rows of `length` ids, one after the other; targets likewise.
+struct Batch {
+  Index sequences = 1;
+  Index length = 1;
+  std::vector<std::int32_t> ids;      // inputs
+  std::vector<std::int32_t> targets;  // what position t is scored against; negative: not scored
+  std::uint64_t seed = 0;             // for ops that draw (dropout)
+
+  [[nodiscard]] Index tokens() const { return sequences * length; }
+  [[nodiscard]] Index position(Index t) const { return t % length; }
+};
+
+// Door down: read x and theta, write y; leave in `keep` what the door up will want.
+template <class S>
+struct Down {
+  const Batch& batch;
+  std::span<const View<const S>> x;      // inputs, each (tokens, channels)
+  std::span<const View<const S>> theta;  // parameters, in the order of params()
+  View<S> y;                             // output
+  View<S> keep;                          // (tokens, keep()) of the op's own memory
+};
+
+// Where a gradient goes: written, or added to what other uses of the same wire have left there. Empty: not wanted.
+template <class S>
+struct Into {
+  View<S> d;
+  bool add = false;
+
+  [[nodiscard]] bool wanted() const { return !d.empty(); }
+  [[nodiscard]] S beta() const { return add ? S(1) : S(0); }
+};
+
+// Door up: read dy (and x, theta, y, keep), write dx and dtheta.
+template <class S>
+struct Up {
+  const Batch& batch;
+  std::span<const View<const S>> x;
+  std::span<const View<const S>> theta;
+  View<const S> y;
+  View<const S> keep;
+  View<const S> dy;
+  std::span<const Into<S>> dx;
+  std::span<const Into<S>> dtheta;
+};
+
+// What a scheme is told about a parameter.
+enum class Role : std::uint8_t {
+  token_embedding, position_embedding, query, key, value, query_key_value, attention_out, ffn_in, ffn_gate, ffn_out, head,
+  lora_down, lora_up, gain, bias,
+};
+
+// A parameter as the op sees it: a matrix (rows, cols) with the fans that its use gives it.
+struct ParamShape {
+  Index rows = 0;
+  Index cols = 0;
+  Index fan_in = 0;
+  Index fan_out = 0;
+};
+
+template <class T>
+concept Op = requires(const T& op, const Down<float>& df, const Down<double>& dd, const Down<Dual>& de,
+                      const Up<float>& uf, const Up<double>& ud) {
+  { T::kind } -> std::convertible_to<const char*>;                // "linear"
+  { op.inputs() } -> std::same_as<int>;                           // how many wires it reads
+  { op.channels() } -> std::same_as<Index>;                       // channels of its output
+  { op.keep() } -> std::same_as<Index>;                           // numbers a token kept from forward to backward
+  { op.params() } -> std::same_as<std::vector<ParamShape>>;
+  { op.forward(df) } -> std::same_as<void>;
+  { op.forward(dd) } -> std::same_as<void>;
+  { op.forward(de) } -> std::same_as<void>;
+  { op.backward(uf) } -> std::same_as<void>;
+  { op.backward(ud) } -> std::same_as<void>;
+};
+
+// Rows handed to one piece of parallel work: about 16 thousand numbers, whatever the number of threads.
+inline Index row_grain(Index cols) { return std::max<Index>(1, 16384 / std::max<Index>(cols, 1)); }
+
+template <class S>
+void store(const Into<S>& into, Index r, Index c, S value) {
+  into.d(r, c) = into.add ? into.d(r, c) + value : value;
+}
+
+}  // namespace stepzero

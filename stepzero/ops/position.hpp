@@ -1,0 +1,89 @@
+#pragma once
+// What       y_t = x_t + P[pos_t]: a vector for the place in the sequence, learned or sinusoidal.
+// Shapes     x, y (T, d); P (positions, d).
+// Forward    Y = X + S P,   S_tp = [pos_t + offset = p]                     (1)
+//            sinusoidal: P_p,2i = sin(p w_i), P_p,2i+1 = cos(p w_i), w_i = base^(-2i/d)      (2)
+// Backward   dX = dY                                                        (3)
+//            dP = S' dY                                                     (4)
+// Derived in docs/derivations/position.md
+#include <cmath>
+
+#include "stepzero/ops/embedding.hpp"
+
+namespace stepzero {
+
+// dx (+)= a dy
+template <class S>
+void pass_through(View<const S> dy, const Into<S>& dx, S a = S(1)) {
+  if (!dx.wanted()) return;
+  parallel_ranges(dy.rows, row_grain(dy.cols), [&](Index t0, Index t1) {
+    for (Index t = t0; t < t1; ++t) {
+      const S* from = dy.row(t);
+      S* to = dx.d.row(t);
+      if (dx.add) {
+        for (Index c = 0; c < dy.cols; ++c) to[c] += a * from[c];
+      } else {
+        for (Index c = 0; c < dy.cols; ++c) to[c] = a * from[c];
+      }
+    }
+  });
+}
+
+struct LearnedPosition {
+  static constexpr const char* kind = "learned_position";
+  Index positions = 0;
+  Index width = 0;
+  Index offset = 0;  // rows before position 0 (OPT has 2)
+
+  [[nodiscard]] int inputs() const { return 1; }
+  [[nodiscard]] Index channels() const { return width; }
+  [[nodiscard]] Index keep() const { return 0; }
+  [[nodiscard]] std::vector<ParamShape> params() const { return {{positions + offset, width, positions, width}}; }
+
+  template <class S>
+  void forward(const Down<S>& p) const {
+    for (Index t = 0; t < p.y.rows; ++t) {
+      const S* position = p.theta[0].row(p.batch.position(t) + offset);
+      for (Index c = 0; c < width; ++c) p.y(t, c) = p.x[0](t, c) + position[c];  // (1)
+    }
+  }
+
+  template <class S>
+  void backward(const Up<S>& p) const {
+    pass_through(p.dy, p.dx[0]);                                                                   // (3)
+    scatter_rows(p.dy, p.dtheta[0], [&](Index t) { return p.batch.position(t) + offset; });        // (4)
+  }
+};
+static_assert(Op<LearnedPosition>);
+
+struct SinusoidalPosition {
+  static constexpr const char* kind = "sinusoidal_position";
+  Index width = 0;
+  double base = 10000;
+
+  [[nodiscard]] int inputs() const { return 1; }
+  [[nodiscard]] Index channels() const { return width; }
+  [[nodiscard]] Index keep() const { return 0; }
+  [[nodiscard]] std::vector<ParamShape> params() const { return {}; }
+
+  [[nodiscard]] double encoding(Index position, Index channel) const {
+    const double w = std::pow(base, -static_cast<double>(channel / 2 * 2) / static_cast<double>(width));
+    const double angle = static_cast<double>(position) * w;
+    return channel % 2 == 0 ? std::sin(angle) : std::cos(angle);  // (2)
+  }
+
+  template <class S>
+  void forward(const Down<S>& p) const {
+    for (Index t = 0; t < p.y.rows; ++t) {
+      for (Index c = 0; c < width; ++c) p.y(t, c) = p.x[0](t, c) + S(encoding(p.batch.position(t), c));  // (1)
+    }
+  }
+
+  template <class S>
+  void backward(const Up<S>& p) const {
+    pass_through(p.dy, p.dx[0]);  // (3)
+  }
+};
+static_assert(Op<SinusoidalPosition>);
+
+}  // namespace stepzero

@@ -1,0 +1,73 @@
+#include "stepzero/report/json.hpp"
+
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+namespace stepzero {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
+
+Json json(const Value& value) {
+  Json out = Json::object();
+  if (value.predicted) out["predicted"] = number(*value.predicted);
+  if (value.measured) {
+    out["measured"] = number(*value.measured);
+    out["stderr"] = value.standard_error ? number(*value.standard_error) : Json(nullptr);
+  }
+  return out;
+}
+
+Json json(const Architecture& a, Index parameters) {
+  return {{"name", a.name}, {"family", a.family}, {"parameters", parameters}, {"layers", a.layers},
+          {"width", a.width}, {"heads", a.heads}, {"kv_heads", a.kv_heads}, {"head_dim", a.head_dim},
+          {"ffn", a.ffn}, {"vocab", a.vocab}, {"positions", a.positions}, {"norm", to_string(a.norm)},
+          {"norm_placement", to_string(a.norm_placement)}, {"activation", to_string(a.activation)},
+          {"gated", a.gated}, {"tied", a.tied}, {"init_std", a.init_std}};
+}
+
+Json json(const NodeSignal& n) {
+  return {{"name", n.name}, {"kind", n.kind}, {"grade", n.grade},
+          {"forward", {{"second_moment", json(n.forward.second_moment)}, {"variance", json(n.forward.variance)},
+                       {"mean", json(n.forward.mean)}, {"token_cosine", json(n.forward.token_cosine)}}},
+          {"backward", {{"norm", json(n.backward.norm)}, {"second_moment", json(n.backward.second_moment)},
+                        {"token_cosine", json(n.backward.token_cosine)}}}};
+}
+
+Json json(const AttentionSignal& a) {
+  return {{"name", a.name}, {"score_variance", json(a.score_variance)}, {"entropy", json(a.entropy)}, {"sum_squares", json(a.sum_squares)}};
+}
+
+Json json(const ParameterSignal& p) {
+  return {{"name", p.name}, {"shape", p.shape}, {"std", json(p.std)}, {"gradient_norm", json(p.gradient_norm)}};
+}
+
+template <class List>
+Json json_list(const List& list) {
+  Json out = Json::array();
+  for (const auto& item : list) out.push_back(json(item));
+  return out;
+}
+
+}  // namespace
+
+std::string to_json(const Signal& s) {
+  const Json out = {{"schema", "stepzero.signal/1"},
+                    {"model", json(s.architecture, s.parameter_count)},
+                    {"scheme", s.scheme},
+                    {"input", {{"batch", s.batch}, {"seq_len", s.seq_len}, {"tokens", s.tokens}}},
+                    {"seed", s.seed},
+                    {"seeds", s.seeds},
+                    {"loss", json(s.loss)},
+                    {"gradient_norm", json(s.gradient_norm)},
+                    {"nodes", json_list(s.nodes)},
+                    {"attention", json_list(s.attention)},
+                    {"parameters", json_list(s.parameters)}};
+  return out.dump(1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace stepzero

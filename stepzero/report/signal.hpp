@@ -1,0 +1,84 @@
+#pragma once
+// What predict, measure and compare yield: one structure, shown by report/terminal and report/json.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stepzero/models/architecture.hpp"
+
+namespace stepzero {
+
+struct Value {
+  std::optional<double> predicted;
+  std::optional<double> measured;
+  std::optional<double> standard_error;  // of measured; absent with a single seed
+};
+
+// How seeds are averaged: a mean, or (for norms) the root of the mean square.
+enum class Average : bool { mean, root_mean_square };
+
+struct NodeSignal {
+  std::string name;
+  std::string kind;
+  std::string grade;
+  struct {
+    Value second_moment, variance, mean, token_cosine;
+  } forward;
+  struct {
+    Value norm, second_moment, token_cosine;
+  } backward;
+};
+
+struct AttentionSignal {
+  std::string name;
+  Value score_variance, entropy, sum_squares;
+};
+
+struct ParameterSignal {
+  std::string name;
+  std::vector<Index> shape;
+  Value std, gradient_norm;
+};
+
+struct Signal {
+  Architecture architecture;
+  Index parameter_count = 0;
+  std::string scheme;
+  Index batch = 0;
+  Index seq_len = 0;
+  std::string tokens;
+  std::uint64_t seed = 0;
+  int seeds = 0;
+  Value loss, gradient_norm;
+  std::vector<NodeSignal> nodes;
+  std::vector<AttentionSignal> attention;
+  std::vector<ParameterSignal> parameters;
+};
+
+// Visits every Value in a fixed order: f(value, average, where).
+template <class S, class F>
+void for_each_value(S& signal, const F& f) {
+  f(signal.loss, Average::mean, "loss", "loss");
+  f(signal.gradient_norm, Average::root_mean_square, "gradient", "norm");
+  for (auto& n : signal.nodes) {
+    f(n.forward.second_moment, Average::mean, n.name, "second moment");
+    f(n.forward.variance, Average::mean, n.name, "variance");
+    f(n.forward.mean, Average::mean, n.name, "mean");
+    f(n.forward.token_cosine, Average::mean, n.name, "token cosine");
+    f(n.backward.norm, Average::root_mean_square, n.name, "gradient norm");
+    f(n.backward.second_moment, Average::mean, n.name, "gradient second moment");
+    f(n.backward.token_cosine, Average::mean, n.name, "gradient token cosine");
+  }
+  for (auto& a : signal.attention) {
+    f(a.score_variance, Average::mean, a.name, "score variance");
+    f(a.entropy, Average::mean, a.name, "entropy");
+    f(a.sum_squares, Average::mean, a.name, "sum of squares");
+  }
+  for (auto& p : signal.parameters) {
+    f(p.std, Average::mean, p.name, "std");
+    f(p.gradient_norm, Average::root_mean_square, p.name, "gradient norm");
+  }
+}
+
+}  // namespace stepzero

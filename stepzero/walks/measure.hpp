@@ -1,0 +1,53 @@
+#pragma once
+// The measure walk: a real pass down and up, statistics of every node and parameter on the way, over one or more draws.
+#include <functional>
+#include <string>
+
+#include "stepzero/report/signal.hpp"
+#include "stepzero/walks/weights.hpp"
+
+namespace stepzero {
+
+// One pass with statistics, on weights that are already in `pass`. Fills `signal` (see describe).
+// `tick` is called after every node, on the way down and on the way up.
+template <class S>
+void measure_pass(Pass<S>& pass, const Graph& graph, const Batch& batch, Signal& signal, const std::function<void()>& tick = {});
+
+// A Signal with every node, attention and parameter of the graph named and no value yet.
+Signal describe(const Graph& graph, const Architecture& a, const Batch& batch);
+
+// Averages over seeds, with standard errors. Seeds are added in order, so the bits do not depend on who ran them.
+class Ensemble {
+ public:
+  void add(const Signal& signal);
+  [[nodiscard]] Signal result() const;
+
+ private:
+  struct Running {
+    double mean = 0;
+    double m2 = 0;
+  };
+  Signal first_;
+  std::vector<Running> running_;
+  int count_ = 0;
+};
+
+// The first number that is not finite, in the order of the pass: {} where all is well.
+struct NotFinite {
+  std::string where;
+  std::string what;
+};
+std::optional<NotFinite> find_not_finite(const Signal& signal);
+
+struct MeasureOptions {
+  const Scheme* scheme = nullptr;  // draw under this scheme ...
+  std::string weights;             // ... or run the weights of this file
+  std::uint64_t seed = 0;
+  int seeds = 1;
+  std::function<void(double fraction, int seed)> progress;
+  std::function<void(const std::string&)> warn;
+};
+
+Expected<Signal> measure(const Graph& graph, const Architecture& a, const Batch& batch, const MeasureOptions& options);
+
+}  // namespace stepzero

@@ -1,0 +1,67 @@
+#pragma once
+// One real pass down and up a graph: tensors on every wire. Observers look at each tensor while it is hot.
+// Wire gradients live only until they are used, parameter gradients only until they are observed.
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "stepzero/graph/graph.hpp"
+
+namespace stepzero {
+
+template <class S>
+struct Observer {
+  std::function<void(int node, View<const S> y, View<const S> keep)> forward;
+  std::function<void(int node, View<const S> dy)> backward;       // the complete gradient of the node's output
+  std::function<void(int param, View<const S> dtheta)> parameter;  // the complete gradient of the tensor
+};
+
+// Buffers that come back: memory is touched for the first time once, not in every pass.
+template <class S>
+class Pool {
+ public:
+  Tensor<S> take(Index rows, Index cols);
+  void give(Tensor<S> tensor);
+
+ private:
+  std::multimap<Index, Tensor<S>> free_;
+};
+
+template <class S>
+class Pass {
+ public:
+  Pass(const Graph& graph, const Batch& batch);
+
+  [[nodiscard]] View<S> weight(int param) { return weights_[static_cast<std::size_t>(param)].view(); }
+  // Runs forward, returns the loss.
+  double forward(const Observer<S>& observer = {});
+  void backward(const Observer<S>& observer = {});
+  [[nodiscard]] View<const S> output(int node) const { return outputs_[static_cast<std::size_t>(node)].view(); }
+
+  // Bytes that weights and kept activations take, before anything is allocated.
+  static double memory_needed(const Graph& graph, const Batch& batch);
+
+ private:
+  [[nodiscard]] std::vector<View<const S>> inputs_of(const Node& node) const;
+  [[nodiscard]] std::vector<View<const S>> params_of(const Node& node) const;
+  [[nodiscard]] View<S> keep_of(std::size_t node);
+  Into<S> wire_gradient(int wire);
+  Into<S> param_gradient(const ParamUse& use);
+  void finish_params(std::size_t node, const Observer<S>& observer);
+
+  const Graph& graph_;
+  const Batch& batch_;
+  std::vector<Tensor<S>> weights_;
+  std::vector<Tensor<S>> outputs_;
+  std::vector<Tensor<S>> keeps_;
+  std::vector<Tensor<S>> wire_gradients_;   // empty where no use has written yet
+  std::vector<Tensor<S>> param_gradients_;
+  std::vector<std::vector<ParamUse>> written_;   // blocks of each parameter's gradient already written
+  std::vector<std::size_t> first_use_;           // node after whose backward a parameter's gradient is complete
+  Pool<S> pool_;
+};
+
+extern template class Pass<float>;
+extern template class Pass<double>;
+
+}  // namespace stepzero

@@ -1,0 +1,85 @@
+#include "stepzero/walks/weights.hpp"
+
+#include <algorithm>
+#include <set>
+#include <type_traits>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "stepzero/core/text.hpp"
+#include "stepzero/models/family.hpp"
+
+namespace stepzero {
+
+namespace {
+
+// The tensor under its full name, or without the prefix that files of a bare base model leave out.
+const TensorInfo* find_tensor(const SafetensorsFile& file, const std::string& name, std::string_view optional_prefix) {
+  if (const TensorInfo* found = file.find(name)) return found;
+  if (optional_prefix.empty() || !name.starts_with(optional_prefix)) return nullptr;
+  return file.find(name.substr(optional_prefix.size()));
+}
+
+// Buffers and copies that real files carry besides the parameters: causal masks, rotary tables, a tied head.
+bool expected_extra(const std::string& name, bool tied) {
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name.ends_with("rotary_emb.inv_freq") ||
+         (tied && name == "lm_head.weight");
+}
+
+std::string missing_hint(const SafetensorsFile& file, const std::string& name) {
+  std::vector<std::string> names;
+  for (const TensorInfo& t : file.tensors()) names.push_back(t.name);
+  const std::string near = closest(name, names);
+  if (!near.empty()) return fmt::format("the nearest name in the file is \"{}\"", show(near));
+  return fmt::format("the file holds {} tensors{}", names.size(), names.empty() ? "" : fmt::format(", the first is \"{}\"", show(names.front())));
+}
+
+}  // namespace
+
+template <class S>
+void draw_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const Scheme& scheme, std::uint64_t seed) {
+  for (std::size_t i = 0; i < graph.params.size(); ++i) {
+    const View<S> w = pass.weight(static_cast<int>(i));
+    fill(scheme.assign(a, graph.params[i]), make_stream(seed, graph.params[i].name), 0,
+         std::span<S>(w.data, static_cast<std::size_t>(w.size())));
+  }
+}
+
+template <class S>
+Expected<std::vector<std::string>> load_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const SafetensorsFile& file) {
+  const std::string_view prefix = find_family(a.family)->names.optional_prefix;
+  std::set<const TensorInfo*> used;
+  for (std::size_t i = 0; i < graph.params.size(); ++i) {
+    const Param& p = graph.params[i];
+    const TensorInfo* tensor = find_tensor(file, p.name, prefix);
+    if (tensor == nullptr) {
+      return fail(fmt::format("{}: tensor \"{}\" is missing", show(file.path()), show(p.name)), missing_hint(file, p.name));
+    }
+    if (!std::ranges::equal(tensor->shape, p.shape, [](std::uint64_t x, Index y) { return x == static_cast<std::uint64_t>(y); })) {
+      return fail(fmt::format("{}: byte {}: tensor \"{}\" has shape [{}], {} needs [{}]", show(file.path()), tensor->header_byte,
+                              show(tensor->name), fmt::join(tensor->shape, ", "), show(a.name), fmt::join(p.shape, ", ")),
+                  "do the weights belong to this config.json?");
+    }
+    const View<S> w = pass.weight(static_cast<int>(i));
+    const std::span<S> out(w.data, static_cast<std::size_t>(w.size()));
+    Expected<void> done;
+    if constexpr (std::is_same_v<S, float>) done = file.read_f32(*tensor, 0, out);
+    else done = file.read_f64(*tensor, 0, out);
+    if (!done) return std::unexpected(done.error());
+    used.insert(tensor);
+  }
+  std::vector<std::string> warnings = file.warnings();
+  for (const TensorInfo& tensor : file.tensors()) {
+    if (used.contains(&tensor) || expected_extra(tensor.name, a.tied)) continue;
+    warnings.push_back(fmt::format("{}: tensor \"{}\" is not part of {} and was not used", show(file.path()), show(tensor.name), show(a.name)));
+  }
+  return warnings;
+}
+
+template void draw_weights(Pass<float>&, const Graph&, const Architecture&, const Scheme&, std::uint64_t);
+template void draw_weights(Pass<double>&, const Graph&, const Architecture&, const Scheme&, std::uint64_t);
+template Expected<std::vector<std::string>> load_weights(Pass<float>&, const Graph&, const Architecture&, const SafetensorsFile&);
+template Expected<std::vector<std::string>> load_weights(Pass<double>&, const Graph&, const Architecture&, const SafetensorsFile&);
+
+}  // namespace stepzero

@@ -1,0 +1,25 @@
+#pragma once
+// Fills a pass's weights: drawn under a scheme, or read from a checkpoint.
+#include <string>
+#include <vector>
+
+#include "stepzero/io/safetensors.hpp"
+#include "stepzero/schemes/scheme.hpp"
+#include "stepzero/walks/pass.hpp"
+
+namespace stepzero {
+
+// Bits depend on (seed, tensor name, element index, distribution) alone.
+template <class S>
+void draw_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const Scheme& scheme, std::uint64_t seed);
+
+// Every tensor of the graph must be there, in its shape. Returns warnings about tensors that were not used.
+template <class S>
+Expected<std::vector<std::string>> load_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const SafetensorsFile& file);
+
+extern template void draw_weights(Pass<float>&, const Graph&, const Architecture&, const Scheme&, std::uint64_t);
+extern template void draw_weights(Pass<double>&, const Graph&, const Architecture&, const Scheme&, std::uint64_t);
+extern template Expected<std::vector<std::string>> load_weights(Pass<float>&, const Graph&, const Architecture&, const SafetensorsFile&);
+extern template Expected<std::vector<std::string>> load_weights(Pass<double>&, const Graph&, const Architecture&, const SafetensorsFile&);
+
+}  // namespace stepzero

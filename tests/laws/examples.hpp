@@ -1,0 +1,79 @@
+#pragma once
+// One or more small, awkward examples of every op: odd sizes, more than one sequence, every switch turned at least once.
+#include <string>
+#include <vector>
+
+#include "stepzero/ops/all.hpp"
+
+namespace stepzero::laws {
+
+struct Example {
+  std::string name;
+  AnyOp op;
+  std::vector<Index> input_channels;
+};
+
+// Two sequences of five tokens, ids that repeat, one position that is not scored.
+inline Batch example_batch() {
+  Batch batch;
+  batch.sequences = 2;
+  batch.length = 5;
+  batch.ids = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3};
+  batch.targets = {1, 4, 1, 5, 9, 2, 6, 5, 3, -100};
+  batch.seed = 7;
+  return batch;
+}
+
+template <class... Ops>
+void add_elementwise(std::vector<Example>& list, const std::variant<Ops...>*) {
+  const auto add = [&]<class T>(const T*) {
+    if constexpr (requires { typename T::phi; }) list.push_back({T::kind, T{.width = 7}, {7}});
+  };
+  (add(static_cast<const Ops*>(nullptr)), ...);
+}
+
+inline std::vector<Example> examples() {
+  std::vector<Example> list = {
+      {"tokens", TokenEmbedding{.vocab = 11, .width = 7}, {}},
+      {"learned", LearnedPosition{.positions = 6, .width = 7}, {7}},
+      {"learned-offset", LearnedPosition{.positions = 5, .width = 3, .offset = 2}, {3}},
+      {"sinusoidal", SinusoidalPosition{.width = 7}, {7}},
+      {"linear", Linear{.in = 7, .out = 5}, {7}},
+      {"linear-bias", Linear{.in = 3, .out = 11, .bias = true}, {3}},
+      {"linear-conv1d", Linear{.in = 7, .out = 5, .bias = true, .storage = Storage::in_out}, {7}},
+      {"linear-one", Linear{.in = 1, .out = 1, .bias = true}, {1}},
+      {"lora", LoraLinear{.in = 7, .out = 5, .rank = 2, .alpha = 3, .bias = true}, {7}},
+      {"layer-norm", LayerNorm{.width = 7}, {7}},
+      {"layer-norm-bare", LayerNorm{.width = 7, .gain = false, .bias = false}, {7}},
+      {"layer-norm-heads", LayerNorm{.width = 5, .bias = false, .groups = 3, .gain_per_group = true}, {15}},
+      {"rms-norm", RmsNorm{.width = 7, .eps = 1e-6}, {7}},
+      {"rms-norm-gemma", RmsNorm{.width = 17, .unit_offset = true}, {17}},
+      {"rms-norm-heads", RmsNorm{.width = 5, .groups = 3}, {15}},
+      {"multiply", Multiply{.width = 7}, {7, 7}},
+      {"rotary", Rotary{.heads = 3, .head_dim = 6, .turned = 6, .base = 100}, {18}},
+      {"rotary-partial", Rotary{.heads = 2, .head_dim = 7, .turned = 4, .base = 100}, {14}},
+      {"rotary-interleaved", Rotary{.heads = 2, .head_dim = 6, .turned = 4, .base = 100, .interleaved = true}, {12}},
+      {"attention", Attention{.heads = 3, .kv_heads = 3, .key_dim = 5, .value_dim = 5, .scale = 0.7}, {15, 15, 15}},
+      {"attention-gqa",
+       Attention{.heads = 6, .kv_heads = 2, .key_dim = 3, .value_dim = 4, .scale = 0.9, .causal = false},
+       {18, 6, 8}},
+      {"attention-mqa-window",
+       Attention{.heads = 2, .kv_heads = 1, .key_dim = 3, .value_dim = 3, .scale = 1.1, .window = 2},
+       {6, 3, 3}},
+      {"attention-window-both",
+       Attention{.heads = 2, .kv_heads = 2, .key_dim = 3, .value_dim = 3, .scale = 1.1, .causal = false, .window = 2},
+       {6, 6, 6}},
+      {"attention-alibi-softcap",
+       Attention{.heads = 2, .kv_heads = 2, .key_dim = 3, .value_dim = 3, .scale = 0.8, .softcap = 1.5, .alibi = {0.5, 0.25}},
+       {6, 6, 6}},
+      {"dropout", Dropout{.width = 7, .p = 0.3, .node = 2}, {7}},
+      {"residual", Residual{.width = 7, .skip_scale = 1.7, .branch_scale = 0.3}, {7, 7}},
+      {"scale", Scale{.width = 7, .factor = 2.5}, {7}},
+      {"softcap", Softcap{.width = 7, .cap = 1.3}, {7}},
+      {"cross-entropy", CrossEntropy{.vocab = 13}, {13}},
+  };
+  add_elementwise(list, static_cast<const AnyOp*>(nullptr));
+  return list;
+}
+
+}  // namespace stepzero::laws
