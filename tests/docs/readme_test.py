@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BLOCK = re.compile(r"```console\n\$ (.*)\n(.*?)```", re.S)
+BLOCK = re.compile(r"```console\n\$ ([^\n]*)\n(.*?)```", re.S)
 
 
 def run(command):
