@@ -50,7 +50,8 @@ double Pass<S>::memory_needed(const Graph& graph, const Batch& batch) {
   }
   for (const Node& node : graph.nodes) {
     const double channels = static_cast<double>(channels_of(node.op));
-    numbers += static_cast<double>(batch.tokens()) * channels;
+    const double kept = static_cast<double>(std::visit([](const auto& op) { return op.keep(); }, node.op));
+    numbers += static_cast<double>(batch.tokens()) * (channels + kept);
     largest_wire = std::max(largest_wire, static_cast<double>(batch.tokens()) * channels);
   }
   return (numbers + 2 * largest_param + 2 * largest_wire) * sizeof(S);

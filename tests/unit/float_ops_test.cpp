@@ -1,14 +1,14 @@
 // What ships is float: every op's two value doors in float against the same doors in double, and the same bits whatever
 // the number of threads.
-#include <bit>
 #include <cfloat>
+#include <cstdlib>
 #include <cstring>
 #include <set>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "laws/duality.hpp"
+#include "tests/laws/duality.hpp"
 #include "stepzero/core/parallel.hpp"
 
 namespace stepzero::laws {
