@@ -1,5 +1,6 @@
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <new>
 #include <unistd.h>
@@ -51,6 +52,14 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, const std::ve
   return cli::complain({message, hint});
 }
 
+// Threads that spin at a barrier ruin everything on a busy machine (a pass was seen to take ten times as long). libgomp
+// reads how long to spin before main runs, so the verbs that compute for long start once more with less.
+void spin_less(const std::vector<std::string>& words, char** argv) {
+  const bool long_verb = !words.empty() && (words.front() == "measure" || words.front() == "compare");
+  if (!long_verb || std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+  if (setenv("GOMP_SPINCOUNT", "10000", 0) == 0) (void)execv("/proc/self/exe", argv);  // where that fails, go on as we are
+}
+
 int run(int argc, char** argv) {
   CLI::App app("stepzero: what a transformer will do before its first training step", "stepzero");
   app.set_version_flag("--version", "stepzero " STEPZERO_VERSION);
@@ -59,9 +68,11 @@ int run(int argc, char** argv) {
   cli::declare_predict(app, exit_code);
   cli::declare_measure(app, exit_code);
   cli::declare_compare(app, exit_code);
+  cli::declare_explain(app, exit_code);
   cli::declare_lists(app, exit_code);
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.empty()) return cli::print(app.help());
+  spin_less(words, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -68,15 +68,30 @@ struct Sight {
   [[nodiscard]] double count(Index t) const { return static_cast<double>(keys[t].end - keys[t].begin); }
 };
 
-constexpr int powers = 6;
+constexpr int powers = 5;  // scores have variance below 0.2: what the cut leaves is 0.2^5 / 5!
+
+Matrix ones(Index n) {
+  Matrix m(n, n);
+  std::fill_n(m.data(), m.size(), 1.0);
+  return m;
+}
+
+// m o K
+void multiply(Matrix& m, const Kernel& K) {
+  for (Index t = 0; t < m.rows(); ++t) {
+    for (Index s = 0; s < m.cols(); ++s) m(t, s) *= K(t, s);
+  }
+}
 
 class Series {
  public:
   Series(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v)
       : op_(op), tokens_(batch.tokens()), sight_(op, batch), q_(q), k_(k), v_(v), gain_(op.scale * op.scale * static_cast<double>(op.key_dim)) {
+    Matrix power = ones(tokens_);
     for (int p = 0; p < powers; ++p) {
-      z_.emplace_back(tokens_, tokens_, [&](Index j, Index l) { return std::pow(k.K(j, l), p); });
-      s_.emplace_back(tokens_, tokens_, [&](Index j, Index l) { return std::pow(k.K(j, l), p) * v.K(j, l); });
+      z_.emplace_back(tokens_, tokens_, [&](Index j, Index l) { return power(j, l); });
+      s_.emplace_back(tokens_, tokens_, [&](Index j, Index l) { return power(j, l) * v.K(j, l); });
+      multiply(power, k.K);
     }
   }
 
@@ -142,10 +157,10 @@ class Series {
       for (Index s = 0; s < tokens_; ++s) z(t, s) = sum(z_, gain_ * q_.K(t, s), sight_.keys[t], sight_.keys[s]);
     }
     std::vector<IntegralImage> h;
-    double factorial = 1;
+    Matrix power = ones(tokens_);
     for (int p = 0; p < powers; ++p) {
-      h.emplace_back(tokens_, tokens_, [&](Index t, Index s) { return G(t, s) * std::pow(gain_ * q_.K(t, s), p) / factorial / z(t, s); });
-      factorial *= p + 1;
+      h.emplace_back(tokens_, tokens_, [&](Index t, Index s) { return G(t, s) * power(t, s) / z(t, s); });
+      multiply(power, q_.K.scaled(gain_ / (p + 1)));
     }
     return Kernel::from(tokens_, [&](Index j, Index l) { return sum_powers(h, k_.K(j, l), sight_.queries[j], sight_.queries[l]); });  // (11)
   }

@@ -5,6 +5,7 @@
 // Backward   dX = M o dY                                                    (2)
 // Push       L_ts = K_ts, the diagonal divided by 1 - p                     (3)
 // Pull       H_ts = G_ts, the diagonal divided by 1 - p                     (4)
+// Assumes    dy independent of the mask
 // Derived in docs/derivations/dropout.md
 #include "stepzero/core/philox.hpp"
 #include "stepzero/ops/op.hpp"

@@ -5,6 +5,7 @@
 // Backward   dE = S' dY:  dE_v = sum over t with id_t = v of dy_t           (2)
 // Push       K_ts = E[e^2] [id_t = id_s]                                     (3)
 // Pull       E||dE||^2 = sum_ts [id_t = id_s] G_ts                           (4)
+// Assumes    entries of E independent, of zero mean
 // Derived in docs/derivations/embedding.md
 #include <algorithm>
 

@@ -10,6 +10,7 @@
 // Push       L_ts = n (E[w^2] + c^2 r E[b^2] E[a^2]) K_ts + E[bias^2]       (7)
 // Pull       H_ts = n (E[w^2] + c^2 r E[b^2] E[a^2]) G_ts                   (8)
 //            E||dW||^2 = n <K, G>,  E||dA||^2 = c^2 r n E[b^2] <K, G>,  E||dB||^2 = c^2 r n E[a^2] <K, G>         (9)
+// Assumes    W, A, B independent of each other, of x and of dy, entries of zero mean
 // Derived in docs/derivations/lora.md
 #include "stepzero/ops/linear.hpp"
 

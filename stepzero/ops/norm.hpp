@@ -8,7 +8,7 @@
 // Backward   e = (u + g) dy                                                 (4)
 //            dx = r (e - <e> [LayerNorm] - h <e h>)                         (5)
 //            dg = sum_t dy h,  db = sum_t dy                                (6)
-// Push       q_t = c K_tt - [LayerNorm] mean_t^2,  c = 1 - 1/d (LayerNorm) or 1;  k_ts likewise            (7)
+// Push       q_t = c (K_tt - [LayerNorm] mean_t^2),  c = 1 - 1/d (LayerNorm) or 1;  k_ts likewise          (7)
 //            L_ts = E[(u+g)^2] k_ts / sqrt((q_t + eps)(q_s + eps)) + E[b^2]                                (8)
 // Pull       H_ts = E[(u+g)^2] G_ts / sqrt((q_t + eps)(q_s + eps)) (1 - (c_t + c_s - c_t c_s rho^2)/d - [LayerNorm] 1/d),
 //            c_t = q_t / (q_t + eps),  rho = k_ts / sqrt(q_t q_s)           (9)
@@ -113,10 +113,10 @@ struct Norm {
   }
 
  private:
-  // entries of the kernel once the mean over channels is gone                                             (7)
+  // entries of the kernel once the mean over channels is gone
   [[nodiscard]] double centred_entry(const Moment& x, Index t, Index s) const {
     if (!centred) return x.K(t, s);
-    return (x.K(t, s) - x.mean_at(t) * x.mean_at(s)) * (1 - 1 / static_cast<double>(width));
+    return (x.K(t, s) - x.mean_at(t) * x.mean_at(s)) * (1 - 1 / static_cast<double>(width));  // (7)
   }
   [[nodiscard]] std::vector<double> inverse_size(const Moment& x, Index tokens) const {
     std::vector<double> r(static_cast<std::size_t>(tokens));

@@ -7,6 +7,7 @@
 //            dP = S' dY                                                     (4)
 // Push       L_ts = K_ts + E[p^2] [pos_t = pos_s];  sinusoidal: L_ts = K_ts + <P_t, P_s>/d                  (5)
 // Pull       G passes;  E||dP||^2 = sum_ts [pos_t = pos_s] G_ts             (6)
+// Assumes    P independent of x, of zero mean; a sinusoid is a constant, and its channels are not alike
 // Derived in docs/derivations/position.md
 #include <cmath>
 

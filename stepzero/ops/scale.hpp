@@ -7,6 +7,7 @@
 //            softcap: dx = (1 - (y / cap)^2) dy                             (4)
 // Push       scale: c^2 K;  softcap: as an elementwise function            (5)
 // Pull       scale: c^2 G;  softcap: as an elementwise function            (6)
+// Assumes    softcap: x Gaussian, dy independent of x
 // Derived in docs/derivations/scale.md
 #include <cmath>
 

@@ -13,11 +13,12 @@ Law law_of(const Distribution& d, bool token_table) { return {d.mean, d.std() * 
 
 // Mean over pairs of different positions of one sequence of K_ts / sqrt(K_tt K_ss), averaged over the batch.
 double token_cosine(const Kernel& K, const Batch& batch) {
+  const Correlation correlation(K);
   double total = 0;
   for (Index b = 0; b < batch.sequences; ++b) {
     const Index start = b * batch.length;
     for (Index t = start; t < start + batch.length; ++t) {
-      for (Index s = start; s < t; ++s) total += 2 * correlation(K, t, s);
+      for (Index s = start; s < t; ++s) total += 2 * correlation(t, s);
     }
   }
   return total / static_cast<double>(batch.sequences * batch.length * (batch.length - 1));

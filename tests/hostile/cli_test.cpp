@@ -27,6 +27,7 @@
 #include "stepzero/io/tokens.hpp"
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/model.hpp"
+#include "stepzero/ops/all.hpp"
 #include "stepzero/walks/measure.hpp"
 
 extern char** environ;
@@ -407,7 +408,7 @@ TEST_F(Cli, the_first_node_that_breaks_is_named) {
 
 TEST_F(Cli, help_is_fine) {
   for (const Args& args :
-       {Args{"--help"}, {"-h"}, {}, {"measure", "--help"}, {"models", "--help"}, {"schemes", "--help"}}) {
+       {Args{"--help"}, {"-h"}, {}, {"measure", "--help"}, {"models", "--help"}, {"schemes", "--help"}, {"explain", "--help"}}) {
     const Result r = run(args);
     EXPECT_EQ(r.code, 0) << fmt::format("{}", fmt::join(args, " "));
     EXPECT_THAT(r.out, HasSubstr("Usage: stepzero"));
@@ -418,8 +419,36 @@ TEST_F(Cli, help_is_fine) {
   EXPECT_THAT(run({"schemes"}).out, HasSubstr("xavier-uniform"));
 }
 
+// Every op of the list, by its kind, from the head of its own file.
+TEST_F(Cli, every_op_is_explained) {
+  const Result list = run({"explain"});
+  EXPECT_EQ(list.code, 0);
+  const auto explained = [&]<class T>(const T*) {
+    const std::string kind = T::kind;
+    EXPECT_THAT(list.out, HasSubstr("\n" + kind + " "));
+    const Result r = run({"explain", kind});
+    EXPECT_EQ(r.code, 0) << kind << "\n" << show(r.err);
+    EXPECT_TRUE(r.out.starts_with("What ")) << kind << "\n" << r.out;
+    EXPECT_THAT(r.out, AllOf(HasSubstr("\nForward "), HasSubstr("\nBackward "), HasSubstr("\nPush "), HasSubstr("\nPull "), HasSubstr("\nAssumes ")));
+    EXPECT_THAT(r.out, AllOf(HasSubstr("Derived in docs/derivations/"), HasSubstr(std::string("\nGrade      ") + to_string(T::grade) + ": ")));
+    EXPECT_THAT(r.out.substr(r.out.rfind("\nKinds ")), HasSubstr(" " + kind)) << "explained by another file";
+    EXPECT_TRUE(safe_for_a_terminal(r.out)) << kind;
+  };
+  [&]<class... Ops>(const std::variant<Ops...>*) { (explained(static_cast<const Ops*>(nullptr)), ...); }(static_cast<const AnyOp*>(nullptr));
+  EXPECT_EQ(run({"explain", "norm"}).out, run({"explain", "rms_norm"}).out);
+}
+
+TEST_F(Cli, an_unknown_op_is_refused) {
+  expect_refused({"explain", "atention"}, {"unknown op \"atention\"", "did you mean attention?", "stepzero explain"});
+  expect_refused({"explain", "rmsnorm"}, {"did you mean rms_norm?"});
+  expect_refused({"explain", "nothing_of_the_kind"}, {"unknown op"});
+  expect_refused({"explain", ""}, {"unknown op"});
+  expect_refused({"explain", "attention", "more"}, {"unknown argument \"more\""});
+  expect_refused({"explain", "a\x1B[31m"}, {"unknown op", "\\u{1B}"});
+}
+
 TEST_F(Cli, a_full_disk_is_an_error) {
-  for (const Args& args : {tiny(), tiny({"--json"}), {"models"}, {"schemes"}}) {
+  for (const Args& args : {tiny(), tiny({"--json"}), {"models"}, {"schemes"}, {"explain"}, {"explain", "linear"}}) {
     const Result r = run(args, "/dev/full");
     EXPECT_EQ(r.code, 2) << args[0];
     EXPECT_THAT(r.err, HasSubstr("could not write")) << args[0];
