@@ -16,7 +16,7 @@ struct Observer {
   std::function<void(int node, View<const S> dy)> backward;       // the complete gradient of the node's output
   std::function<void(int param, View<const S> dtheta)> parameter;  // the complete gradient of the tensor
   // ... of a tensor that is not made: the gradient of its explicit rows, and the sum of squares of all the rest
-  std::function<void(int param, View<const S> rows, double squares)> unmade;
+  std::function<void(int param, View<const S> rows, double squares)> unmade = {};
 };
 
 struct PassOptions {

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "laws/duality.hpp"
+#include "tests/laws/duality.hpp"
 #include "stepzero/core/parallel.hpp"
 
 namespace stepzero::laws {
