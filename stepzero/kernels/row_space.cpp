@@ -83,8 +83,8 @@ RowSpace factor(std::vector<double> gram, Index tokens) {
     for (std::size_t t = 0; t < size; ++t) {
       if (!(left[t] > 0)) continue;
       double* row = s.lower.data() + t * size;
-      const double along = t == p ? std::sqrt(left[p])
-                                  : (s.gram[t * size + p] / (norm[t] * norm[p]) - dot_row<double>(row, top, s.rank)) * inverse;
+      const double along =
+          t == p ? std::sqrt(left[p]) : (s.gram[t * size + p] / (norm[t] * norm[p]) - dot_row<double>(row, top, s.rank)) * inverse;
       row[s.rank] = along;
     }
     for (std::size_t t = 0; t < size; ++t) left[t] -= s.lower[t * size + s.rank] * s.lower[t * size + s.rank];

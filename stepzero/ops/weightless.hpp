@@ -30,22 +30,22 @@ namespace stepzero {
 // A stand-in has the value doors of the op it stands for. The door down is also given the row space of its input, the
 // door up returns the squared norm of the gradient that nobody stores.
 template <class T>
-concept StandIn = requires(const T& op, const Down<float>& df, const Down<double>& dd, const Up<float>& uf, const Up<double>& ud,
-                           const RowSpace& space) {
-  { op.forward(df, space) } -> std::same_as<void>;
-  { op.forward(dd, space) } -> std::same_as<void>;
-  { op.backward(uf, space) } -> std::same_as<double>;
-  { op.backward(ud, space) } -> std::same_as<double>;
-};
+concept StandIn =
+    requires(const T& op, const Down<float>& df, const Down<double>& dd, const Up<float>& uf, const Up<double>& ud, const RowSpace& space) {
+      { op.forward(df, space) } -> std::same_as<void>;
+      { op.forward(dd, space) } -> std::same_as<void>;
+      { op.backward(uf, space) } -> std::same_as<double>;
+      { op.backward(ud, space) } -> std::same_as<double>;
+    };
 
 struct WeightlessLinear {
   Index in = 0;
   Index out = 0;
   bool bias = false;
-  double s = 0;  // standard deviation of the entries of W
-  double u = 0;  // their mean
-  Stream seen = {};    // of Z
-  Stream unseen = {};  // of N
+  double s = 0;                  // standard deviation of the entries of W
+  double u = 0;                  // their mean
+  Stream seen = {};              // of Z
+  Stream unseen = {};            // of N
   std::vector<Index> rows = {};  // explicit rows of W, ascending; theta[0] holds them
   bool project = true;           // false: (5) without - E B, a mistake the tests must see
 
@@ -69,6 +69,7 @@ struct WeightlessLinear {
     const RowSpace down = factor(gram(p.dy, rows), p.dy.rows);  // (3)
     if (!space.finite || !down.finite) {
       if (p.dx[0].wanted()) fill_nan(p.dx[0].d);
+      if (p.dtheta[0].wanted()) fill_nan(p.dtheta[0].d);
       return std::numeric_limits<double>::quiet_NaN();
     }
     if (p.dx[0].wanted()) input_gradient(p, space, down);
@@ -127,7 +128,7 @@ struct WeightlessLinear {
     for (Index t = 0; t < p.dy.rows; ++t) {
       for (Index k = 0; k < count; ++k) dy(t, k) = dy_t(k, t) = p.dy(t, rows[static_cast<std::size_t>(k)]);
     }
-    if (p.dx[0].wanted()) wide_product(View<const S>(dy), p.theta[0], true, p.dx[0].d);  // (8)
+    if (p.dx[0].wanted()) wide_product(View<const S>(dy), p.theta[0], true, p.dx[0].d);                      // (8)
     if (const auto& dw = p.dtheta[0]; dw.wanted()) wide_product(View<const S>(dy_t), p.x[0], dw.add, dw.d);  // (8)
   }
 
@@ -135,7 +136,8 @@ struct WeightlessLinear {
   template <class S>
   Tensor<S> draw(const Stream& stream, Index count, Index tokens, Index c0, Index c1) const {
     Tensor<S> z(count, c1 - c0);
-    fill(Distribution::normal(1), stream, static_cast<std::uint64_t>(c0 * tokens), std::span<S>(z.data(), static_cast<std::size_t>(z.size())));
+    fill(Distribution::normal(1), stream, static_cast<std::uint64_t>(c0 * tokens),
+         std::span<S>(z.data(), static_cast<std::size_t>(z.size())));
     return z;
   }
 

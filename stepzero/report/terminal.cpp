@@ -32,8 +32,8 @@ std::string header(const Signal& s) {
   const Architecture& a = s.architecture;
   std::string out = fmt::format("{}  {} parameters, {} layers, width {}, {} heads\n", show(a.name), with_commas(s.parameter_count), a.layers,
                                 a.width, a.heads);
-  out += fmt::format("scheme {}, tokens {} {} x {}, {} from seed {}\n\n", show(s.scheme), show(s.tokens), s.batch, s.seq_len,
-                     s.seeds == 1 ? "1 draw" : fmt::format("{} draws", s.seeds), s.seed);
+  out += fmt::format("scheme {}, tokens {} {} x {}, {} from seed {}{}\n\n", show(s.scheme), show(s.tokens), s.batch, s.seq_len,
+                     s.seeds == 1 ? "1 draw" : fmt::format("{} draws", s.seeds), s.seed, s.weightless ? ", weightless" : "");
   return out;
 }
 

@@ -179,6 +179,7 @@ Expected<Signal> measure(const Graph& graph, const Architecture& a, const Batch&
     Signal signal = describe(graph, a, batch);
     signal.scheme = given ? "weights" : std::string(options.scheme->name);
     signal.seed = options.seed;
+    signal.weightless = options.weightless;
     const std::uint64_t seed = options.seed + static_cast<std::uint64_t>(s);
     if (weightless != nullptr) stand_ins = make_weightless(graph, batch, distributions, seed);
     if (!given) draw_weights(pass, graph, a, *options.scheme, seed, weightless);

@@ -38,16 +38,19 @@ const char* Weightless::grade(const Graph& graph, std::size_t node) const {
 Weightless make_weightless(const Graph& graph, const Batch& batch, const std::vector<Distribution>& distributions, std::uint64_t seed) {
   Weightless w;
   w.nodes.resize(graph.nodes.size());
-  w.params.resize(graph.params.size());
   std::vector<bool> embedded(graph.params.size(), false);
-  // A tensor is left unmade if every use of it has a stand-in; other uses, and the biases of lazy nodes, keep it real.
-  for (std::size_t k = 0; k < graph.params.size(); ++k) w.params[k] = {.made = false, .rows = {}, .distribution = distributions[k]};
+  std::vector<std::vector<ParamUse>> products(graph.params.size());
+  for (const Distribution& d : distributions) w.params.push_back({.made = false, .rows = {}, .distribution = d});
   for (const Node& node : graph.nodes) {
     const bool table = std::holds_alternative<TokenEmbedding>(node.op);
     for (std::size_t i = 0; i < node.params.size(); ++i) {
-      const auto k = static_cast<std::size_t>(node.params[i].param);
-      if (i > 0 || !(table || can_be_lazy(node, batch) != nullptr)) w.params[k].made = true;
+      const ParamUse& use = node.params[i];
+      const auto k = static_cast<std::size_t>(use.param);
+      const bool product = i == 0 && can_be_lazy(node, batch) != nullptr;
       if (table) embedded[k] = true;
+      const bool again = product && std::ranges::find(products[k], use) != products[k].end();
+      if (!(table || product) || again) w.params[k].made = true;
+      if (product) products[k].push_back(use);
     }
   }
   const std::vector<Index> ids = ids_that_occur(batch);

@@ -9,20 +9,21 @@
 namespace stepzero {
 
 struct Weightless {
-  struct Tensor {
+  struct Parameter {
     bool made = true;              // false: only `rows` of it exist, one after the other
     std::vector<Index> rows = {};  // ascending
     Distribution distribution = {};
   };
   std::vector<std::variant<std::monostate, WeightlessLinear, SeenEmbedding>> nodes;  // monostate: the node's own op
-  std::vector<Tensor> params;
+  std::vector<Parameter> params;
 
   // "measured" where the stand-in has the law of the real node, "approximate" where only up to O(1/n).
   [[nodiscard]] const char* grade(const Graph& graph, std::size_t node) const;
 };
 
-// A matrix stays real if it has fewer rows to see than there are tokens (it is then the smaller of the two), or if an op
-// without a stand-in uses it. distributions: one for each parameter of the graph.
+// A matrix stays real if it has fewer inputs than there are tokens (it is then the smaller of the two), if an op without
+// a stand-in uses it, or if two products use the same block of it: what one saw, the other would have to know.
+// distributions: one for each parameter of the graph.
 Weightless make_weightless(const Graph& graph, const Batch& batch, const std::vector<Distribution>& distributions, std::uint64_t seed);
 
 }  // namespace stepzero

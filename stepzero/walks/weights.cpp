@@ -39,6 +39,7 @@ std::string missing_hint(const SafetensorsFile& file, const std::string& name) {
 
 std::vector<Distribution> distributions_of(const Graph& graph, const Architecture& a, const Scheme& scheme) {
   std::vector<Distribution> list;
+  list.reserve(graph.params.size());
   for (const Param& p : graph.params) list.push_back(scheme.assign(a, p));
   return list;
 }

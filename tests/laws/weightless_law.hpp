@@ -25,20 +25,19 @@ struct WeightlessCase {
 
 struct Comparison {
   std::string what;
-  double real = 0, weightless = 0;          // means over seeds
+  double real = 0, weightless = 0;  // means over seeds
   double z_mean = 0, z_variance = 0;
 };
 
 struct Agreement {
   std::vector<Comparison> rows;
-  double rms_mean = 0, rms_variance = 0;    // of the z; 1 if only chance separates the two
+  double rms_mean = 0, rms_variance = 0;  // of the z; 1 if only chance separates the two
   double largest = 0;
   std::string largest_at;
 };
 
 using Mutant = std::function<void(const Graph&, Weightless&)>;
 
-// Running mean, variance and fourth moment.
 struct Sample {
   std::vector<double> x;
   [[nodiscard]] double mean() const {
@@ -57,7 +56,8 @@ struct Sample {
 // Every number of a pass but those that are functions of the others (variance, second moment of a gradient) and the
 // std of the parameters.
 inline std::vector<std::pair<std::string, double>> numbers_of(const Signal& s) {
-  std::vector<std::pair<std::string, double>> out = {{"loss", s.loss.measured.value()}, {"gradient norm", s.gradient_norm.measured.value()}};
+  std::vector<std::pair<std::string, double>> out = {{"loss", s.loss.measured.value()},
+                                                     {"gradient norm", s.gradient_norm.measured.value()}};
   const auto add = [&](const std::string& name, const Value& value) {
     if (value.measured) out.emplace_back(name, *value.measured);
   };
@@ -88,8 +88,12 @@ inline Batch batch_of(const WeightlessCase& c, const Architecture& a) {
   return make_batch({.source = "zipf", .length = c.length, .sequences = c.sequences, .vocab = a.vocab, .positions = a.positions}).value();
 }
 
-inline std::vector<Sample> run_ensemble(const WeightlessCase& c, bool weightless, int seeds, std::uint64_t first_seed, const Mutant& mutant,
-                                        std::vector<std::string>& names) {
+struct Draws {
+  std::vector<std::string> names;
+  std::vector<Sample> samples;
+};
+
+inline Draws draw_ensemble(const WeightlessCase& c, bool weightless, int seeds, std::uint64_t first_seed, const Mutant& mutant = {}) {
   const Architecture a = architecture_of(c);
   const Graph graph = build_graph(a);
   const Batch batch = batch_of(c, a);
@@ -98,7 +102,7 @@ inline std::vector<Sample> run_ensemble(const WeightlessCase& c, bool weightless
   Weightless stand_ins = make_weightless(graph, batch, distributions, 0);
   const Weightless* given = weightless ? &stand_ins : nullptr;
   Pass<float> pass(graph, batch, {.checkpoint = weightless, .weightless = given});
-  std::vector<Sample> samples;
+  Draws draws;
   for (int s = 0; s < seeds; ++s) {
     const std::uint64_t seed = first_seed + static_cast<std::uint64_t>(s);
     stand_ins = make_weightless(graph, batch, distributions, seed);
@@ -107,24 +111,29 @@ inline std::vector<Sample> run_ensemble(const WeightlessCase& c, bool weightless
     Signal signal = describe(graph, a, batch);
     measure_pass(pass, graph, batch, signal);
     const auto numbers = numbers_of(signal);
-    samples.resize(numbers.size());
-    names.resize(numbers.size());
+    draws.samples.resize(numbers.size());
+    draws.names.resize(numbers.size());
     for (std::size_t i = 0; i < numbers.size(); ++i) {
-      names[i] = numbers[i].first;
-      samples[i].x.push_back(numbers[i].second);
+      draws.names[i] = numbers[i].first;
+      draws.samples[i].x.push_back(numbers[i].second);
     }
   }
-  return samples;
+  return draws;
 }
 
-inline Agreement compare(const WeightlessCase& c, int seeds, const Mutant& mutant = {}) {
-  std::vector<std::string> names;
-  const auto real = run_ensemble(c, false, seeds, 1000, {}, names);
-  const auto lazy = run_ensemble(c, true, seeds, 500000, mutant, names);
+// No two ensembles share a seed: embeddings would be the same, and the difference too small.
+inline Draws real_ensemble(const WeightlessCase& c, int seeds) { return draw_ensemble(c, false, seeds, 1000); }
+inline Draws weightless_ensemble(const WeightlessCase& c, int seeds, const Mutant& mutant = {}) {
+  return draw_ensemble(c, true, seeds, 500000, mutant);
+}
+
+inline Agreement compare(const Draws& a, const Draws& b) {
+  const std::vector<std::string>& names = a.names;
+  const std::vector<Sample>&real = a.samples, &lazy = b.samples;
   Agreement out;
   const double scale = real[1].mean();  // of the whole gradient
   double means = 0, variances = 0;
-  const auto n = static_cast<double>(seeds);
+  const auto n = static_cast<double>(real[0].x.size());
   for (std::size_t i = 0; i < real.size(); ++i) {
     const double vr = real[i].central(2), vl = lazy[i].central(2);
     const double mr = real[i].mean(), ml = lazy[i].mean();
@@ -158,16 +167,29 @@ inline std::vector<WeightlessCase> weightless_cases() {
   };
   return {
       {.name = "pre-norm, GELU, causal, fused qkv, tied head", .preset = "gpt2", .set = gpt2({})},
-      {.name = "pre-norm, ReLU, not causal", .preset = "gpt2", .set = gpt2({"causal=false", "activation=relu", "tied=false"}), .length = 48},
+      {.name = "pre-norm, ReLU, not causal",
+       .preset = "gpt2",
+       .set = gpt2({"causal=false", "activation=relu", "tied=false"}),
+       .length = 48},
       {.name = "post-norm, GELU, causal", .preset = "gpt2", .set = gpt2({"norm_placement=post", "tied=false"}), .length = 24},
-      {.name = "norm on the branch, tanh, softcap", .preset = "gpt2",
-       .set = gpt2({"norm_placement=branch", "activation=tanh", "logit_softcap=5", "tied=false"}), .scheme = "lecun"},
+      {.name = "norm on the branch, tanh, softcap",
+       .preset = "gpt2",
+       .set = gpt2({"norm_placement=branch", "activation=tanh", "logit_softcap=5", "tied=false"}),
+       .scheme = "lecun"},
       {.name = "sandwich norm, RMSNorm, SwiGLU", .preset = "llama-2-7b", .set = llama({"norm_placement=sandwich"}), .length = 40},
       {.name = "LLaMA: rotary, SwiGLU, 8 heads on 2", .preset = "llama-2-7b", .set = llama({}), .scheme = "he", .length = 48},
       {.name = "QK-norm, tied head, shared keys", .preset = "llama-2-7b", .set = llama({"qk_norm=true", "tied=true"}), .length = 40},
       {.name = "parallel block, GELU", .preset = "gpt2", .set = gpt2({"parallel_block=true", "tied=false"}), .scheme = "he"},
-      {.name = "no norm, ReLU, width 64", .preset = "gpt2", .set = gpt2({"norm=none", "activation=relu", "width=64", "layers=2"}), .scheme = "he", .length = 24},
-      {.name = "two sequences, window of 5", .preset = "llama-2-7b", .set = llama({"window=5", "kv_heads=8"}), .length = 24, .sequences = 2},
+      {.name = "no norm, ReLU, width 64",
+       .preset = "gpt2",
+       .set = gpt2({"norm=none", "activation=relu", "width=64", "layers=2"}),
+       .scheme = "he",
+       .length = 24},
+      {.name = "two sequences, window of 5",
+       .preset = "llama-2-7b",
+       .set = llama({"window=5", "kv_heads=8"}),
+       .length = 24,
+       .sequences = 2},
   };
 }
 
