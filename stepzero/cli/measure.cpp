@@ -14,6 +14,7 @@ namespace {
 
 struct MeasureFlags : CommonFlags {
   std::string weights;
+  bool weightless = false;
   bool full = false;
 };
 
@@ -28,6 +29,7 @@ int run(const MeasureFlags& flags) {
     MeasureOptions options;
     options.scheme = *scheme;
     options.weights = flags.weights;
+    options.weightless = flags.weightless;
     options.seed = flags.seed;
     options.seeds = flags.seeds;
     options.progress = [&](double fraction, int seed) { progress.show(fraction, fmt::format("draw {} of {}", seed + 1, flags.seeds)); };
@@ -52,9 +54,11 @@ void declare_measure(CLI::App& app, int& exit_code) {
   auto* verb = app.add_subcommand("measure", "every moment by a real forward and backward pass");
   auto flags = std::make_shared<MeasureFlags>();
   flags->declare(*verb);
-  verb->add_option("--weights", flags->weights, "run the weights of this .safetensors file instead of drawing them");
+  auto* weights = verb->add_option("--weights", flags->weights, "run the weights of this .safetensors file instead of drawing them");
+  verb->add_flag("--weightless", flags->weightless, "sample the pass without making the weights: exact in law, any size of model")->excludes(weights);
   verb->add_flag("--full", flags->full, "every node and parameter, not only a row a layer");
-  verb->footer("Examples:\n  stepzero measure gpt2 --seeds 4\n  stepzero measure gpt2 --set layers=48 --set norm_placement=post --scheme xavier-normal --json\n");
+  verb->footer("Examples:\n  stepzero measure gpt2 --seeds 4\n  stepzero measure gpt2 --set layers=48 --set norm_placement=post --scheme xavier-normal --json\n"
+               "  stepzero measure llama-3-405b --weightless --seq-len 64\n");
   verb->callback([flags, &exit_code] { exit_code = run(*flags); });
 }
 

@@ -62,6 +62,7 @@ std::string to_json(const Signal& s) {
                     {"input", {{"batch", s.batch}, {"seq_len", s.seq_len}, {"tokens", s.tokens}}},
                     {"seed", s.seed},
                     {"seeds", s.seeds},
+                    {"weightless", s.weightless},
                     {"loss", json(s.loss)},
                     {"gradient_norm", json(s.gradient_norm)},
                     {"nodes", json_list(s.nodes)},

@@ -50,6 +50,7 @@ struct Signal {
   std::string tokens;
   std::uint64_t seed = 0;
   int seeds = 0;
+  bool weightless = false;  // sampled without making the weights
   Value loss, gradient_norm;
   std::vector<NodeSignal> nodes;
   std::vector<AttentionSignal> attention;

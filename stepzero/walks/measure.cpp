@@ -81,6 +81,12 @@ void measure_pass(Pass<S>& pass, const Graph& graph, const Batch& batch, Signal&
             total += squares;
             signal.parameters[static_cast<std::size_t>(param)].gradient_norm.measured = std::sqrt(squares);
           },
+      .unmade =
+          [&](int param, View<const S> rows, double rest) {
+            const double squares = sum_squares(rows) + rest;
+            total += squares;
+            signal.parameters[static_cast<std::size_t>(param)].gradient_norm.measured = std::sqrt(squares);
+          },
   };
   signal.loss.measured = pass.forward(observer);
   pass.backward(observer);
@@ -136,19 +142,27 @@ std::optional<NotFinite> find_not_finite(const Signal& signal) {
 
 namespace {
 
-Expected<void> check_memory(const Graph& graph, const Architecture& a, const Batch& batch) {
-  const double needed = Pass<float>::memory_needed(graph, batch);
+Expected<void> check_memory(const Graph& graph, const Architecture& a, const Batch& batch, const PassOptions& options) {
+  const double needed = Pass<float>::memory_needed(graph, batch, options);
   const auto available = static_cast<double>(available_memory());
   if (needed <= available) return {};
-  return fail(fmt::format("{}: a real pass needs about {:.1f} GB of memory, {:.1f} GB are available", show(a.name), needed * 1e-9, available * 1e-9),
-              "shorten --seq-len or --batch, or make the model smaller: --set layers=...");
+  const bool weightless = options.weightless != nullptr;
+  return fail(fmt::format("{}: a {} pass needs about {:.1f} GB of memory, {:.1f} GB are available", show(a.name), weightless ? "weightless" : "real",
+                          needed * 1e-9, available * 1e-9),
+              weightless ? "shorten --seq-len or --batch"
+                         : "--weightless samples the pass without making the weights; or shorten --seq-len or --batch, or --set layers=...");
 }
 
 }  // namespace
 
 Expected<Signal> measure(const Graph& graph, const Architecture& a, const Batch& batch, const MeasureOptions& options) {
-  if (auto done = check_memory(graph, a, batch); !done) return std::unexpected(done.error());
-  Pass<float> pass(graph, batch);
+  Weightless stand_ins;
+  const auto distributions = options.scheme != nullptr ? distributions_of(graph, a, *options.scheme) : std::vector<Distribution>();
+  if (options.weightless) stand_ins = make_weightless(graph, batch, distributions, options.seed);
+  const Weightless* const weightless = options.weightless ? &stand_ins : nullptr;
+  const PassOptions pass_options{.checkpoint = options.weightless, .weightless = weightless};
+  if (auto done = check_memory(graph, a, batch, pass_options); !done) return std::unexpected(done.error());
+  Pass<float> pass(graph, batch, pass_options);
   const bool given = !options.weights.empty();
   if (given) {
     auto file = SafetensorsFile::open(options.weights);
@@ -167,8 +181,16 @@ Expected<Signal> measure(const Graph& graph, const Architecture& a, const Batch&
     Signal signal = describe(graph, a, batch);
     signal.scheme = given ? "weights" : std::string(options.scheme->name);
     signal.seed = options.seed;
-    if (!given) draw_weights(pass, graph, a, *options.scheme, options.seed + static_cast<std::uint64_t>(s));
+    signal.weightless = options.weightless;
+    const std::uint64_t seed = options.seed + static_cast<std::uint64_t>(s);
+    if (weightless != nullptr) stand_ins = make_weightless(graph, batch, distributions, seed);
+    if (!given) draw_weights(pass, graph, a, *options.scheme, seed, weightless);
+    for (std::size_t i = 0; weightless != nullptr && i < signal.nodes.size(); ++i) signal.nodes[i].grade = weightless->grade(graph, i);
     for (std::size_t i = 0; i < graph.params.size(); ++i) {
+      if (weightless != nullptr && !weightless->params[i].made) {
+        signal.parameters[i].std.measured = distributions[i].std();
+        continue;
+      }
       const Moments m = moments(View<const float>(pass.weight(static_cast<int>(i))));
       signal.parameters[i].std.measured = unless_broken(m, m.std());
     }

@@ -18,22 +18,72 @@ Tensor<S> Pool<S>::take(Index rows, Index cols) {
 template <class S>
 void Pool<S>::give(Tensor<S> tensor) {
   const Index size = tensor.size();
+  if (size == 0) return;
   free_.emplace(size, std::move(tensor));
 }
 
+namespace {
+
+Index kept_by(const AnyOp& op) {
+  return std::visit([](const auto& o) { return o.keep(); }, op);
+}
+
+// Cuts worth keeping: nodes whose wire is the only one that crosses to what follows, and that let go of at least eight
+// times as much as they hold.
+std::vector<bool> find_cuts(const Graph& graph) {
+  const std::size_t count = graph.nodes.size();
+  std::vector<std::size_t> last_use(count, 0);
+  for (std::size_t i = 0; i < count; ++i) {
+    for (const int wire : graph.nodes[i].inputs) last_use[static_cast<std::size_t>(wire)] = i;
+  }
+  std::vector<bool> cuts(count, false);
+  std::size_t reach = 0;  // the last node that reads a wire from before i
+  Index since = 0;        // channels since the last cut
+  for (std::size_t i = 0; i + 1 < count; ++i) {
+    const Index own = channels_of(graph.nodes[i].op);
+    cuts[i] = reach <= i && since >= 8 * own;
+    since = cuts[i] ? 0 : since + own;
+    reach = std::max(reach, last_use[i]);
+  }
+  return cuts;
+}
+
+bool made(const PassOptions& options, std::size_t param) { return options.weightless == nullptr || options.weightless->params[param].made; }
+
+Index rows_made(const PassOptions& options, const Graph& graph, std::size_t param) {
+  return made(options, param) ? graph.params[param].rows() : static_cast<Index>(options.weightless->params[param].rows.size());
+}
+
+bool is_stand_in(const PassOptions& options, std::size_t node) {
+  return options.weightless != nullptr && !std::holds_alternative<std::monostate>(options.weightless->nodes[node]);
+}
+
+}  // namespace
+
 template <class S>
-Pass<S>::Pass(const Graph& graph, const Batch& batch)
+Pass<S>::Pass(const Graph& graph, const Batch& batch, PassOptions options)
     : graph_(graph),
       batch_(batch),
+      options_(options),
+      row_spaces_(graph.nodes.size()),
+      unmade_squares_(graph.params.size(), 0.0),
+      outputs_(graph.nodes.size()),
+      keeps_(graph.nodes.size()),
       wire_gradients_(graph.nodes.size()),
       param_gradients_(graph.params.size()),
       written_(graph.params.size()),
       first_use_(graph.params.size(), graph.nodes.size()) {
-  for (const Param& p : graph.params) weights_.emplace_back(p.rows(), p.cols());
+  for (std::size_t k = 0; k < graph.params.size(); ++k) weights_.emplace_back(rows_made(options, graph, k), graph.params[k].cols());
+  cut_ = options.checkpoint ? find_cuts(graph) : std::vector<bool>(graph.nodes.size(), false);
+  std::size_t begin = 0;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
-    outputs_.emplace_back(batch.tokens(), channels_of(node.op));
-    keeps_.emplace_back(batch.tokens(), std::visit([](const auto& op) { return op.keep(); }, node.op));
+    segment_.push_back(begin);
+    if (cut_[i]) begin = i + 1;
+    if (!options.checkpoint) {
+      outputs_[i] = Tensor<S>(batch.tokens(), channels_of(node.op));
+      keeps_[i] = Tensor<S>(batch.tokens(), kept_by(node.op));
+    }
     for (const ParamUse& use : node.params) {
       auto& first = first_use_[static_cast<std::size_t>(use.param)];
       first = std::min(first, i);
@@ -42,19 +92,26 @@ Pass<S>::Pass(const Graph& graph, const Batch& batch)
 }
 
 template <class S>
-double Pass<S>::memory_needed(const Graph& graph, const Batch& batch) {
-  double numbers = 0, largest_param = 0, largest_wire = 0;
-  for (const Param& p : graph.params) {
-    numbers += static_cast<double>(p.size());
-    largest_param = std::max(largest_param, static_cast<double>(p.size()));
+double Pass<S>::memory_needed(const Graph& graph, const Batch& batch, PassOptions options) {
+  double numbers = 0, largest_param = 0, largest_wire = 0, segment = 0, largest_segment = 0;
+  for (std::size_t k = 0; k < graph.params.size(); ++k) {
+    const double size = static_cast<double>(rows_made(options, graph, k) * graph.params[k].cols());
+    numbers += size;
+    largest_param = std::max(largest_param, size);
   }
-  for (const Node& node : graph.nodes) {
-    const double channels = static_cast<double>(channels_of(node.op));
-    const double kept = static_cast<double>(std::visit([](const auto& op) { return op.keep(); }, node.op));
-    numbers += static_cast<double>(batch.tokens()) * (channels + kept);
-    largest_wire = std::max(largest_wire, static_cast<double>(batch.tokens()) * channels);
+  const std::vector<bool> cuts = options.checkpoint ? find_cuts(graph) : std::vector<bool>(graph.nodes.size(), true);
+  const auto tokens = static_cast<double>(batch.tokens());
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const double size = tokens * static_cast<double>(channels_of(graph.nodes[i].op));
+    (cuts[i] ? numbers : segment) += size + tokens * static_cast<double>(std::visit([](const auto& op) { return op.keep(); }, graph.nodes[i].op));
+    // a row space is two (T, T) matrices of doubles; sums over pieces take up to 32 more while they are made
+    if (is_stand_in(options, i)) segment += 4 * tokens * tokens;
+    largest_segment = std::max(largest_segment, segment);
+    if (cuts[i]) segment = 0;
+    largest_wire = std::max(largest_wire, size);
   }
-  return (numbers + 2 * largest_param + 2 * largest_wire) * sizeof(S);
+  const double scratch = options.weightless != nullptr ? 64 * tokens * tokens : 0;
+  return (numbers + largest_segment + 2 * largest_param + 2 * largest_wire + scratch) * sizeof(S);
 }
 
 template <class S>
@@ -68,20 +125,60 @@ template <class S>
 std::vector<View<const S>> Pass<S>::params_of(const Node& node) const {
   std::vector<View<const S>> views;
   for (const ParamUse& use : node.params) {
-    views.push_back(weights_[static_cast<std::size_t>(use.param)].view().block(use.row0, use.rows, use.col0, use.cols));
+    const View<const S> whole = weights_[static_cast<std::size_t>(use.param)].view();
+    views.push_back(made(options_, static_cast<std::size_t>(use.param)) ? whole.block(use.row0, use.rows, use.col0, use.cols) : whole);
   }
   return views;
 }
 
 template <class S>
+const RowSpace& Pass<S>::row_space_of(const Node& node) {
+  static const RowSpace none;
+  if (node.inputs.empty()) return none;
+  RowSpace& space = row_spaces_[static_cast<std::size_t>(node.inputs[0])];
+  if (space.empty()) space = row_space(output(node.inputs[0]));
+  return space;
+}
+
+template <class S>
+void Pass<S>::run(std::size_t i) {
+  const Node& node = graph_.nodes[i];
+  if (outputs_[i].rows() == 0) outputs_[i] = pool_.take(batch_.tokens(), channels_of(node.op));
+  if (keeps_[i].rows() == 0) keeps_[i] = pool_.take(batch_.tokens(), kept_by(node.op));
+  row_spaces_[i] = {};
+  const auto x = inputs_of(node);
+  const auto theta = params_of(node);
+  const Down<S> door{batch_, x, theta, outputs_[i].view(), keeps_[i].view()};
+  if (!is_stand_in(options_, i)) {
+    std::visit([&](const auto& op) { op.forward(door); }, node.op);
+    return;
+  }
+  std::visit(
+      [&](const auto& stand_in) {
+        if constexpr (StandIn<std::remove_cvref_t<decltype(stand_in)>>) stand_in.forward(door, row_space_of(node));
+      },
+      options_.weightless->nodes[i]);
+}
+
+template <class S>
+void Pass<S>::release(std::size_t i) {
+  pool_.give(std::exchange(outputs_[i], {}));
+  pool_.give(std::exchange(keeps_[i], {}));
+  row_spaces_[i] = {};
+}
+
+template <class S>
+void Pass<S>::restore(std::size_t cut) {
+  for (std::size_t i = segment_[cut]; i < cut; ++i) run(i);
+}
+
+template <class S>
 double Pass<S>::forward(const Observer<S>& observer) {
   for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
-    const Node& node = graph_.nodes[i];
-    const auto x = inputs_of(node);
-    const auto theta = params_of(node);
-    const Down<S> door{batch_, x, theta, outputs_[i].view(), keeps_[i].view()};
-    std::visit([&](const auto& op) { op.forward(door); }, node.op);
-    if (observer.forward) observer.forward(static_cast<int>(i), door.y, door.keep);
+    run(i);
+    if (observer.forward) observer.forward(static_cast<int>(i), outputs_[i].view(), keeps_[i].view());
+    if (!cut_[i]) continue;
+    for (std::size_t j = segment_[i]; j < i; ++j) release(j);
   }
   double loss = 0;
   const View<const S> shares = output(static_cast<int>(graph_.nodes.size()) - 1);
@@ -102,9 +199,13 @@ Into<S> Pass<S>::param_gradient(const ParamUse& use) {
   auto& gradient = param_gradients_[static_cast<std::size_t>(use.param)];
   auto& written = written_[static_cast<std::size_t>(use.param)];
   const Param& p = graph_.params[static_cast<std::size_t>(use.param)];
-  if (gradient.size() == 0) gradient = pool_.take(p.rows(), p.cols());
+  const auto k = static_cast<std::size_t>(use.param);
+  const Index rows = rows_made(options_, graph_, k);
+  if (rows == 0) return {};
+  if (gradient.size() == 0) gradient = pool_.take(rows, p.cols());
   const bool add = std::ranges::find(written, use) != written.end();
   if (!add) written.push_back(use);
+  if (!made(options_, k)) return {gradient.view(), add};
   return {gradient.view().block(use.row0, use.rows, use.col0, use.cols), add};
 }
 
@@ -112,8 +213,14 @@ template <class S>
 void Pass<S>::finish_params(std::size_t node, const Observer<S>& observer) {
   for (const ParamUse& use : graph_.nodes[node].params) {
     const auto k = static_cast<std::size_t>(use.param);
-    if (first_use_[k] != node || param_gradients_[k].size() == 0) continue;
-    if (observer.parameter) observer.parameter(use.param, param_gradients_[k].view());
+    if (first_use_[k] != node) continue;
+    if (!made(options_, k)) {
+      const double squares = std::exchange(unmade_squares_[k], 0.0);
+      if (observer.unmade) observer.unmade(use.param, param_gradients_[k].view(), squares);
+    } else if (observer.parameter && param_gradients_[k].size() > 0) {
+      observer.parameter(use.param, param_gradients_[k].view());
+    }
+    if (param_gradients_[k].size() == 0) continue;
     pool_.give(std::exchange(param_gradients_[k], {}));
     written_[k].clear();
   }
@@ -125,6 +232,7 @@ void Pass<S>::backward(const Observer<S>& observer) {
   const Into<S> seed = wire_gradient(static_cast<int>(last));
   std::fill_n(seed.d.data, seed.d.size(), S(1));
   for (std::size_t i = last + 1; i-- > 0;) {
+    if (cut_[i]) restore(i);
     if (wire_gradients_[i].size() == 0) continue;  // nothing downstream reads it
     const Node& node = graph_.nodes[i];
     const View<const S> dy = wire_gradients_[i].view();
@@ -135,9 +243,20 @@ void Pass<S>::backward(const Observer<S>& observer) {
     for (const int wire : node.inputs) dx.push_back(wire_gradient(wire));
     for (const ParamUse& use : node.params) dtheta.push_back(param_gradient(use));
     const Up<S> door{batch_, x, theta, outputs_[i].view(), keeps_[i].view(), dy, dx, dtheta};
-    std::visit([&](const auto& op) { op.backward(door); }, node.op);
+    if (!is_stand_in(options_, i)) {
+      std::visit([&](const auto& op) { op.backward(door); }, node.op);
+    } else {
+      std::visit(
+          [&](const auto& stand_in) {
+            if constexpr (StandIn<std::remove_cvref_t<decltype(stand_in)>>) {
+              unmade_squares_[static_cast<std::size_t>(node.params[0].param)] += stand_in.backward(door, row_space_of(node));
+            }
+          },
+          options_.weightless->nodes[i]);
+    }
     finish_params(i, observer);
     pool_.give(std::exchange(wire_gradients_[i], {}));
+    if (options_.checkpoint) release(i);
   }
 }
 

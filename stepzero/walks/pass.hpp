@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "stepzero/graph/graph.hpp"
+#include "stepzero/walks/weightless.hpp"
 
 namespace stepzero {
 
@@ -14,6 +15,15 @@ struct Observer {
   std::function<void(int node, View<const S> y, View<const S> keep)> forward;
   std::function<void(int node, View<const S> dy)> backward;       // the complete gradient of the node's output
   std::function<void(int param, View<const S> dtheta)> parameter;  // the complete gradient of the tensor
+  // ... of a tensor that is not made: the gradient of its explicit rows, and the sum of squares of all the rest
+  std::function<void(int param, View<const S> rows, double squares)> unmade = {};
+};
+
+struct PassOptions {
+  // Keep the wires at the cuts of the graph only, and make what lies between them again on the way up: the same bits,
+  // a third more work, the memory of one block instead of all.
+  bool checkpoint = false;
+  const Weightless* weightless = nullptr;  // stand-ins for nodes whose weights are not made
 };
 
 // Buffers that come back: memory is touched for the first time once, not in every pass.
@@ -30,27 +40,35 @@ class Pool {
 template <class S>
 class Pass {
  public:
-  Pass(const Graph& graph, const Batch& batch);
+  Pass(const Graph& graph, const Batch& batch, PassOptions options = {});
 
   [[nodiscard]] View<S> weight(int param) { return weights_[static_cast<std::size_t>(param)].view(); }
-  // Runs forward, returns the loss.
+  // Runs forward, returns the loss. With checkpoints, outputs between the cuts are gone afterwards.
   double forward(const Observer<S>& observer = {});
   void backward(const Observer<S>& observer = {});
   [[nodiscard]] View<const S> output(int node) const { return outputs_[static_cast<std::size_t>(node)].view(); }
 
   // Bytes that weights and kept activations take, before anything is allocated.
-  static double memory_needed(const Graph& graph, const Batch& batch);
+  static double memory_needed(const Graph& graph, const Batch& batch, PassOptions options = {});
 
  private:
+  void run(std::size_t node);      // its door down
+  void release(std::size_t node);  // its output and what it keeps
+  void restore(std::size_t cut);   // what lies between this cut and the one before
+  const RowSpace& row_space_of(const Node& node);
   [[nodiscard]] std::vector<View<const S>> inputs_of(const Node& node) const;
   [[nodiscard]] std::vector<View<const S>> params_of(const Node& node) const;
-  [[nodiscard]] View<S> keep_of(std::size_t node);
   Into<S> wire_gradient(int wire);
   Into<S> param_gradient(const ParamUse& use);
   void finish_params(std::size_t node, const Observer<S>& observer);
 
   const Graph& graph_;
   const Batch& batch_;
+  PassOptions options_;
+  std::vector<bool> cut_;                   // nodes whose output is kept; without checkpoints none is marked
+  std::vector<std::size_t> segment_;        // the first node behind the cut before
+  std::vector<RowSpace> row_spaces_;        // of the wires that weightless nodes read
+  std::vector<double> unmade_squares_;
   std::vector<Tensor<S>> weights_;
   std::vector<Tensor<S>> outputs_;
   std::vector<Tensor<S>> keeps_;

@@ -37,12 +37,27 @@ std::string missing_hint(const SafetensorsFile& file, const std::string& name) {
 
 }  // namespace
 
+std::vector<Distribution> distributions_of(const Graph& graph, const Architecture& a, const Scheme& scheme) {
+  std::vector<Distribution> list;
+  list.reserve(graph.params.size());
+  for (const Param& p : graph.params) list.push_back(scheme.assign(a, p));
+  return list;
+}
+
 template <class S>
-void draw_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const Scheme& scheme, std::uint64_t seed) {
+void draw_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const Scheme& scheme, std::uint64_t seed, const Weightless* weightless) {
   for (std::size_t i = 0; i < graph.params.size(); ++i) {
     const View<S> w = pass.weight(static_cast<int>(i));
-    fill(scheme.assign(a, graph.params[i]), make_stream(seed, graph.params[i].name), 0,
-         std::span<S>(w.data, static_cast<std::size_t>(w.size())));
+    const Distribution distribution = scheme.assign(a, graph.params[i]);
+    const Stream stream = make_stream(seed, graph.params[i].name);
+    if (weightless == nullptr || weightless->params[i].made) {
+      fill(distribution, stream, 0, std::span<S>(w.data, static_cast<std::size_t>(w.size())));
+      continue;
+    }
+    const auto& rows = weightless->params[i].rows;
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      fill(distribution, stream, static_cast<std::uint64_t>(rows[r] * w.cols), std::span<S>(w.row(static_cast<Index>(r)), static_cast<std::size_t>(w.cols)));
+    }
   }
 }
 
@@ -77,8 +92,8 @@ Expected<std::vector<std::string>> load_weights(Pass<S>& pass, const Graph& grap
   return warnings;
 }
 
-template void draw_weights(Pass<float>&, const Graph&, const Architecture&, const Scheme&, std::uint64_t);
-template void draw_weights(Pass<double>&, const Graph&, const Architecture&, const Scheme&, std::uint64_t);
+template void draw_weights(Pass<float>&, const Graph&, const Architecture&, const Scheme&, std::uint64_t, const Weightless*);
+template void draw_weights(Pass<double>&, const Graph&, const Architecture&, const Scheme&, std::uint64_t, const Weightless*);
 template Expected<std::vector<std::string>> load_weights(Pass<float>&, const Graph&, const Architecture&, const SafetensorsFile&);
 template Expected<std::vector<std::string>> load_weights(Pass<double>&, const Graph&, const Architecture&, const SafetensorsFile&);
 

@@ -9,16 +9,21 @@
 
 namespace stepzero {
 
-// Bits depend on (seed, tensor name, element index, distribution) alone.
+// What the scheme says of each parameter.
+std::vector<Distribution> distributions_of(const Graph& graph, const Architecture& a, const Scheme& scheme);
+
+// Bits depend on (seed, tensor name, element index, distribution) alone. Of a tensor that `weightless` leaves unmade,
+// the explicit rows are drawn: the same bits as in the whole.
 template <class S>
-void draw_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const Scheme& scheme, std::uint64_t seed);
+void draw_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const Scheme& scheme, std::uint64_t seed,
+                  const Weightless* weightless = nullptr);
 
 // Every tensor of the graph must be there, in its shape. Returns warnings about tensors that were not used.
 template <class S>
 Expected<std::vector<std::string>> load_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const SafetensorsFile& file);
 
-extern template void draw_weights(Pass<float>&, const Graph&, const Architecture&, const Scheme&, std::uint64_t);
-extern template void draw_weights(Pass<double>&, const Graph&, const Architecture&, const Scheme&, std::uint64_t);
+extern template void draw_weights(Pass<float>&, const Graph&, const Architecture&, const Scheme&, std::uint64_t, const Weightless*);
+extern template void draw_weights(Pass<double>&, const Graph&, const Architecture&, const Scheme&, std::uint64_t, const Weightless*);
 extern template Expected<std::vector<std::string>> load_weights(Pass<float>&, const Graph&, const Architecture&, const SafetensorsFile&);
 extern template Expected<std::vector<std::string>> load_weights(Pass<double>&, const Graph&, const Architecture&, const SafetensorsFile&);
 

@@ -1,0 +1,200 @@
+#pragma once
+// What       y_t = W x_t + b for a random W that is never made: only what the T tokens see of it is drawn. Also the
+//            embedding whose table has only the rows that occur.
+// Shapes     x (T, n); y (T, m); b (m); W (m, n), entries iid N(u, s^2). L (T, r) and B (n, r), r = rank of X; C (T, q),
+//            q = rank of dY; Z (r, m) and N (q, n), entries iid N(0, 1), functions of (seed, name, element).
+// Forward    X = L B',  B' B = I                                            (1)
+//            Y = s L Z + u X 1 1' + 1 b'                                    (2)
+// Backward   dY dY' = C C'                                                  (3)
+//            E = s C N                                                      (4)
+//            dX = E + (s dY Z' - E B) B' + u dY 1 1'                        (5)
+//            ||dW||^2 = <X X', dY dY'>                                      (6)
+// Tied       a row w_v of W that occurs among the inputs is explicit; Z and (3) to (6) speak of the others:
+//            y_tv = <x_t, w_v>                                              (7)
+//            dX += dy_v w_v',  dw_v = X' dy_v,  dy_v = column v of dY       (8)
+// Embedding  y_t = E[id_t],  dE_v = sum over t with id_t = v of dy_t        (9)
+// Exact in   law: (Y, dX, ||dW||) have the joint distribution that a real W gives, at any width, if W is Gaussian and
+//            used once. Uniform and truncated entries follow it up to O(1/n).
+// Derived in docs/derivations/weightless.md
+#include <algorithm>
+#include <limits>
+
+#include "stepzero/core/random.hpp"
+#include "stepzero/kernels/row_space.hpp"
+#include "stepzero/kernels/rows.hpp"
+#include "stepzero/ops/embedding.hpp"
+#include "stepzero/ops/linear.hpp"
+
+namespace stepzero {
+
+// A stand-in has the value doors of the op it stands for. The door down is also given the row space of its input, the
+// door up returns the squared norm of the gradient that nobody stores.
+template <class T>
+concept StandIn =
+    requires(const T& op, const Down<float>& df, const Down<double>& dd, const Up<float>& uf, const Up<double>& ud, const RowSpace& space) {
+      { op.forward(df, space) } -> std::same_as<void>;
+      { op.forward(dd, space) } -> std::same_as<void>;
+      { op.backward(uf, space) } -> std::same_as<double>;
+      { op.backward(ud, space) } -> std::same_as<double>;
+    };
+
+struct WeightlessLinear {
+  Index in = 0;
+  Index out = 0;
+  bool bias = false;
+  double s = 0;                  // standard deviation of the entries of W
+  double u = 0;                  // their mean
+  Stream seen = {};              // of Z
+  Stream unseen = {};            // of N
+  std::vector<Index> rows = {};  // explicit rows of W, ascending; theta[0] holds them
+  bool project = true;           // false: (5) without - E B, a mistake the tests must see
+
+  template <class S>
+  void forward(const Down<S>& p, const RowSpace& space) const {
+    if (!space.finite) return fill_nan(p.y);
+    const Index r = s == 0 ? 0 : space.rank;
+    const Tensor<S> l = narrow<S>(space.lower, space.tokens, r, s);  // (1)
+    for_column_chunks(out, [&](Index, Index c0, Index c1) {
+      const Tensor<S> z = draw<S>(seen, r, space.tokens, c0, c1);
+      gemm(Trans::no, Trans::no, S(1), l.view(), z.view(), S(0), p.y.columns(c0, c1 - c0));  // (2)
+    });
+    if (u != 0) add_row_sums(p.x[0], {}, p.y);
+    if (!rows.empty()) put_columns(inner_products(p.x[0], p.theta[0]), p.y);  // (7)
+    if (bias) add_bias(p.theta[1], p.y);
+  }
+
+  template <class S>
+  double backward(const Up<S>& p, const RowSpace& space) const {
+    if (bias) sum_tokens(p.dy, p.dtheta[1]);
+    const RowSpace down = factor(gram(p.dy, rows), p.dy.rows);  // (3)
+    if (!space.finite || !down.finite) {
+      if (p.dx[0].wanted()) fill_nan(p.dx[0].d);
+      if (p.dtheta[0].wanted()) fill_nan(p.dtheta[0].d);
+      return std::numeric_limits<double>::quiet_NaN();
+    }
+    if (p.dx[0].wanted()) input_gradient(p, space, down);
+    if (!rows.empty()) explicit_gradients(p);
+    return dot_row<double>(space.gram.data(), down.gram.data(), space.tokens * space.tokens);  // (6)
+  }
+
+ private:
+  template <class S>
+  void input_gradient(const Up<S>& p, const RowSpace& space, const RowSpace& down) const {
+    const Into<S>& dx = p.dx[0];
+    const Index tokens = space.tokens;
+    const Index r = s == 0 ? 0 : space.rank;
+    const Index q = s == 0 ? 0 : down.rank;
+    Accumulator dyz(tokens, tokens, column_pieces(out));
+    for_column_chunks(out, [&](Index piece, Index c0, Index c1) {
+      Tensor<S> z = draw<S>(seen, r, tokens, c0, c1);
+      for (auto it = std::ranges::lower_bound(rows, c0); it != rows.end() && *it < c1; ++it) {
+        for (Index k = 0; k < r; ++k) z(k, *it - c0) = S(0);
+      }
+      Tensor<S> part(tokens, r);
+      gemm(Trans::no, Trans::yes, S(s), p.dy.columns(c0, c1 - c0), View<const S>(z), S(0), part.view());
+      dyz.add(piece, View<const S>(part));
+    });
+    const Tensor<S> c = narrow<S>(down.lower, tokens, q, s);
+    Accumulator ex(tokens, tokens, column_pieces(in));
+    for_column_chunks(in, [&](Index piece, Index c0, Index c1) {
+      const Tensor<S> n = draw<S>(unseen, q, tokens, c0, c1);
+      Tensor<S> e(tokens, c1 - c0), part(tokens, tokens);
+      gemm(Trans::no, Trans::no, S(1), c.view(), n.view(), S(0), e.view());  // (4)
+      gemm(Trans::no, Trans::yes, S(1), View<const S>(e), p.x[0].columns(c0, c1 - c0), S(0), part.view());
+      ex.add(piece, View<const S>(part));
+      for (Index t = 0; t < tokens; ++t) {
+        for (Index i = c0; i < c1; ++i) store(dx, t, i, e(t, i - c0));
+      }
+    });
+    const View<double> a = dyz.total();
+    const View<double> eb = ex.total();
+    if (project) {
+      space.project(eb);
+      for (Index t = 0; t < tokens; ++t) {
+        for (Index k = 0; k < space.rank; ++k) a(t, k) -= eb(t, k);
+      }
+    }
+    space.lift(a);
+    const Tensor<S> m = narrow<S>(a, tokens, tokens, 1);
+    wide_product(m.view(), p.x[0], true, dx.d);  // (5)
+    if (u != 0) add_row_sums(p.dy, rows, dx.d);
+  }
+
+  // What the explicit rows of a tied table add.
+  template <class S>
+  void explicit_gradients(const Up<S>& p) const {
+    const auto count = static_cast<Index>(rows.size());
+    Tensor<S> dy(p.dy.rows, count), dy_t(count, p.dy.rows);
+    for (Index t = 0; t < p.dy.rows; ++t) {
+      for (Index k = 0; k < count; ++k) dy(t, k) = dy_t(k, t) = p.dy(t, rows[static_cast<std::size_t>(k)]);
+    }
+    if (p.dx[0].wanted()) wide_product(View<const S>(dy), p.theta[0], true, p.dx[0].d);                      // (8)
+    if (const auto& dw = p.dtheta[0]; dw.wanted()) wide_product(View<const S>(dy_t), p.x[0], dw.add, dw.d);  // (8)
+  }
+
+  // The columns [c0, c1) of a matrix with `count` rows. A chunk is one run of its stream.
+  template <class S>
+  Tensor<S> draw(const Stream& stream, Index count, Index tokens, Index c0, Index c1) const {
+    Tensor<S> z(count, c1 - c0);
+    fill(Distribution::normal(1), stream, static_cast<std::uint64_t>(c0 * tokens),
+         std::span<S>(z.data(), static_cast<std::size_t>(z.size())));
+    return z;
+  }
+
+  // The first `columns` columns of a (T, T) matrix of doubles, times a factor, as S.
+  template <class S>
+  static Tensor<S> narrow(View<const double> from, Index tokens, Index columns, double factor) {
+    Tensor<S> to(tokens, columns);
+    for (Index t = 0; t < tokens; ++t) {
+      for (Index k = 0; k < columns; ++k) to(t, k) = static_cast<S>(factor * from(t, k));
+    }
+    return to;
+  }
+  template <class S>
+  static Tensor<S> narrow(const std::vector<double>& from, Index tokens, Index columns, double factor) {
+    return narrow<S>(View<const double>(from.data(), tokens, tokens), tokens, columns, factor);
+  }
+
+  template <class S>
+  static void fill_nan(View<S> y) {
+    for (Index t = 0; t < y.rows; ++t) std::fill_n(y.row(t), y.cols, std::numeric_limits<S>::quiet_NaN());
+  }
+
+  // Y += u X 1 1', without the columns of X in `skip`.
+  template <class S>
+  void add_row_sums(View<const S> x, std::span<const Index> skip, View<S> y) const {
+    parallel_for(x.rows, [&](Index t) {
+      S sum = row_sum<S>(x.cols, [&](Index i) { return x(t, i); });
+      for (const Index v : skip) sum -= x(t, v);
+      for (Index c = 0; c < y.cols; ++c) y(t, c) += S(u) * sum;
+    });
+  }
+
+  template <class S>
+  void put_columns(const std::vector<double>& values, View<S> y) const {
+    for (Index t = 0; t < y.rows; ++t) {
+      for (std::size_t k = 0; k < rows.size(); ++k) y(t, rows[k]) = static_cast<S>(values[static_cast<std::size_t>(t) * rows.size() + k]);
+    }
+  }
+};
+static_assert(StandIn<WeightlessLinear>);
+
+// The table is theta[0] with one row for each id that occurs; `index` says which, token by token.
+struct SeenEmbedding {
+  Index width = 0;
+  std::vector<Index> index = {};
+
+  template <class S>
+  void forward(const Down<S>& p, const RowSpace&) const {
+    for (Index t = 0; t < p.y.rows; ++t) std::copy_n(p.theta[0].row(index[static_cast<std::size_t>(t)]), width, p.y.row(t));  // (9)
+  }
+
+  template <class S>
+  double backward(const Up<S>& p, const RowSpace&) const {
+    scatter_rows(p.dy, p.dtheta[0], [&](Index t) { return index[static_cast<std::size_t>(t)]; });  // (9)
+    return 0;
+  }
+};
+static_assert(StandIn<SeenEmbedding>);
+
+}  // namespace stepzero

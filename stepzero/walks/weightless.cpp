@@ -1,0 +1,85 @@
+#include "stepzero/walks/weightless.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace stepzero {
+
+namespace {
+
+// A linear node whose matrix has at least as many inputs as there are tokens.
+const Linear* can_be_lazy(const Node& node, const Batch& batch) {
+  const auto* linear = std::get_if<Linear>(&node.op);
+  return linear != nullptr && linear->in >= batch.tokens() ? linear : nullptr;
+}
+
+std::vector<Index> ids_that_occur(const Batch& batch) {
+  std::vector<Index> ids(batch.ids.begin(), batch.ids.end());
+  std::ranges::sort(ids);
+  const auto rest = std::ranges::unique(ids);
+  ids.erase(rest.begin(), rest.end());
+  return ids;
+}
+
+// Two draws for each use of a tensor: what the way down sees of it, and what only the way up sees.
+Stream stream_of(std::uint64_t seed, const Param& p, const ParamUse& use, const char* part) {
+  return make_stream(seed, fmt::format("{}[{},{}]#{}", p.name, use.row0, use.col0, part));
+}
+
+}  // namespace
+
+const char* Weightless::grade(const Graph& graph, std::size_t node) const {
+  if (!std::holds_alternative<WeightlessLinear>(nodes[node])) return "measured";
+  const auto kind = params[static_cast<std::size_t>(graph.nodes[node].params[0].param)].distribution.kind;
+  return kind == Distribution::Kind::normal || kind == Distribution::Kind::constant ? "measured" : "approximate";
+}
+
+Weightless make_weightless(const Graph& graph, const Batch& batch, const std::vector<Distribution>& distributions, std::uint64_t seed) {
+  Weightless w;
+  w.nodes.resize(graph.nodes.size());
+  std::vector<bool> embedded(graph.params.size(), false);
+  std::vector<std::vector<ParamUse>> products(graph.params.size());
+  for (const Distribution& d : distributions) w.params.push_back({.made = false, .rows = {}, .distribution = d});
+  for (const Node& node : graph.nodes) {
+    const bool table = std::holds_alternative<TokenEmbedding>(node.op);
+    for (std::size_t i = 0; i < node.params.size(); ++i) {
+      const ParamUse& use = node.params[i];
+      const auto k = static_cast<std::size_t>(use.param);
+      const bool product = i == 0 && can_be_lazy(node, batch) != nullptr;
+      if (table) embedded[k] = true;
+      const bool again = product && std::ranges::find(products[k], use) != products[k].end();
+      if (!(table || product) || again) w.params[k].made = true;
+      if (product) products[k].push_back(use);
+    }
+  }
+  const std::vector<Index> ids = ids_that_occur(batch);
+  for (std::size_t k = 0; k < graph.params.size(); ++k) {
+    if (!w.params[k].made && embedded[k]) w.params[k].rows = ids;
+  }
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    if (node.params.empty()) continue;
+    const ParamUse& use = node.params[0];
+    const auto& tensor = w.params[static_cast<std::size_t>(use.param)];
+    const Param& param = graph.params[static_cast<std::size_t>(use.param)];
+    if (tensor.made) continue;
+    if (const auto* table = std::get_if<TokenEmbedding>(&node.op)) {
+      SeenEmbedding stand_in{.width = table->width};
+      for (const auto id : batch.ids) stand_in.index.push_back(std::ranges::lower_bound(ids, Index{id}) - ids.begin());
+      w.nodes[i] = std::move(stand_in);
+    } else if (const auto* linear = std::get_if<Linear>(&node.op)) {
+      w.nodes[i] = WeightlessLinear{.in = linear->in,
+                                    .out = linear->out,
+                                    .bias = linear->bias,
+                                    .s = tensor.distribution.std(),
+                                    .u = tensor.distribution.mean,
+                                    .seen = stream_of(seed, param, use, "seen"),
+                                    .unseen = stream_of(seed, param, use, "unseen"),
+                                    .rows = tensor.rows};
+    }
+  }
+  return w;
+}
+
+}  // namespace stepzero

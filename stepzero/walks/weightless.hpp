@@ -1,0 +1,29 @@
+#pragma once
+// Which nodes of a graph can run without their weights, and what stands in for them (ops/weightless.hpp). The graph is
+// not changed: a pass that is given a Weightless opens the doors of the stand-ins instead of those of the nodes' own ops.
+#include <variant>
+
+#include "stepzero/graph/graph.hpp"
+#include "stepzero/ops/weightless.hpp"
+
+namespace stepzero {
+
+struct Weightless {
+  struct Parameter {
+    bool made = true;              // false: only `rows` of it exist, one after the other
+    std::vector<Index> rows = {};  // ascending
+    Distribution distribution = {};
+  };
+  std::vector<std::variant<std::monostate, WeightlessLinear, SeenEmbedding>> nodes;  // monostate: the node's own op
+  std::vector<Parameter> params;
+
+  // "measured" where the stand-in has the law of the real node, "approximate" where only up to O(1/n).
+  [[nodiscard]] const char* grade(const Graph& graph, std::size_t node) const;
+};
+
+// A matrix stays real if it has fewer inputs than there are tokens (it is then the smaller of the two), if an op without
+// a stand-in uses it, or if two products use the same block of it: what one saw, the other would have to know.
+// distributions: one for each parameter of the graph.
+Weightless make_weightless(const Graph& graph, const Batch& batch, const std::vector<Distribution>& distributions, std::uint64_t seed);
+
+}  // namespace stepzero
