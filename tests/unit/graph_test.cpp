@@ -102,6 +102,7 @@ TEST(Graph, PresetsHaveTheKnownNumberOfParameters) {
   const std::map<std::string, Index> known = {
       {"gpt2", 124'439'808},          {"gpt2-medium", 354'823'168},   {"gpt2-large", 774'030'080},   {"gpt2-xl", 1'557'611'200},
       {"tinyllama-1.1b", 1'100'048'384}, {"llama-2-7b", 6'738'415'616}, {"llama-3-8b", 8'030'261'248},
+      {"llama-2-13b", 13'015'864'320}, {"llama-2-70b", 68'976'648'192}, {"llama-3-70b", 70'553'706'496}, {"llama-3-405b", 405'853'388'800},
   };
   for (const Preset& preset : presets()) {
     const std::string name(preset.name);
