@@ -11,10 +11,12 @@ hooks   what a PyTorch user does to see inside: the standard deviation of every 
         arriving at it, and of every parameter's gradient. It still sees no q, k, v, score or mid-block residual.
 
 It starts itself again with the environment that makes Debian's build fast: one OpenMP runtime for torch and
-OpenBLAS, and an allocator that keeps its pages. Timed against it, alternating steps, best of 4 to 10 each on a machine
-that was not quiet: attention by matmul or F._scaled_dot_product_attention and Hugging Face's Conv1D are within 6 %
-either way, which is the noise; oneDNN's linear (to_mkldnn) is 2 to 14 % slower because of its own copies;
-zero_grad(set_to_none=False) and huge pages in malloc gained nothing.
+OpenBLAS, and an allocator that keeps its pages. Alternatives timed on a machine that was not quiet, so rough. In
+alternating steps (1x256 best of 10, 4x256 best of 4): attention by matmul or F._scaled_dot_product_attention and
+Hugging Face's Conv1D stay within 6 % either way, oneDNN's linear (to_mkldnn, with its copies) is 2 % and 14 % slower.
+zero_grad(set_to_none=False): undecided (1 % faster in alternating steps, -18 to +19 % in separate runs). Huge pages,
+separate runs only: no gain seen. When other programs hold a core, spinning barriers make it 4 times slower;
+GOMP_SPINCOUNT=0 is then the fairer setting.
 """
 
 import argparse

@@ -32,10 +32,10 @@ void CommonFlags::declare(CLI::App& app) {
   app.add_option("--batch", batch, "sequences [1, or the tokens file's]")->check(CLI::Range(Index{1}, Index{1} << 24));
   app.add_option("--tokens", tokens, "zipf, distinct, or a file of ids, one sequence a line")->capture_default_str();
   app.add_option("--targets", targets, "what position t is scored against: next, same")->check(CLI::IsMember({"next", "same"}))->capture_default_str();
-  app.add_option("--seed", seed, "the first seed")->capture_default_str();
-  app.add_option("--seeds", seeds, "how many draws to average")->check(CLI::Range(1, 1000000))->capture_default_str();
+  app.add_option("--seed", seed, "the first seed")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--seeds", seeds, "how many draws to average (measure, compare)")->check(CLI::Range(1, 1000000))->capture_default_str();
   app.add_option("--set", set, "override a field of the architecture: key=value, repeatable")->allow_extra_args(false);
-  app.add_option("--threads", threads, "threads to use [all cores]")->check(CLI::Range(1, 4096));
+  app.add_option("--threads", threads, "threads to use [all cores]")->check(CLI::Range(1, 256));
   app.add_flag("--json", json, "the result as JSON (stepzero.signal/1)");
   app.add_flag("--quiet", quiet, "no progress, no warnings");
 }

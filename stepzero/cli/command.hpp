@@ -62,6 +62,9 @@ class Progress {
 };
 
 void declare_measure(CLI::App& app, int& exit_code);
+void declare_predict(CLI::App& app, int& exit_code);
+void declare_compare(CLI::App& app, int& exit_code);
+void declare_explain(CLI::App& app, int& exit_code);
 void declare_lists(CLI::App& app, int& exit_code);  // models, schemes
 
 }  // namespace stepzero::cli

@@ -1,5 +1,6 @@
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <new>
 #include <unistd.h>
@@ -33,12 +34,16 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, const std::ve
     if (!words.empty() && verb->get_name() == words.front()) at = verb;
   }
   std::string hint = fmt::format("see stepzero {}--help", at == &app ? "" : at->get_name() + " ");
-  std::string message = error.what();
+  std::string message = show(error.what());
+  if (at == &app && !words.empty() && !words.front().starts_with("-")) {
+    const std::string near = did_you_mean(app, words.front());
+    return cli::complain({fmt::format("unknown verb \"{}\"{}", show(words.front()), near.empty() ? "" : fmt::format("; did you mean {}?", near)), hint});
+  }
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     for (const std::string& word : words) {
       const std::string name = word.substr(0, word.find('='));
       const bool known = name.starts_with("--") && at->get_option_no_throw(name) != nullptr;
-      if (message.find(word) == std::string::npos || known) continue;
+      if (std::string_view(error.what()).find(word) == std::string_view::npos || known) continue;
       message = fmt::format("unknown {} \"{}\"", word.starts_with("-") ? "flag" : at == &app ? "verb" : "argument", show(name));
       if (const std::string near = did_you_mean(*at, name); !near.empty()) message += fmt::format("; did you mean {}?", near);
       break;
@@ -47,19 +52,35 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, const std::ve
   return cli::complain({message, hint});
 }
 
+// Threads that spin at a barrier ruin everything on a busy machine (a pass was seen to take ten times as long). libgomp
+// reads how long to spin before main runs, so the verbs that compute for long start once more with less.
+void spin_less(const std::vector<std::string>& words, char** argv) {
+  const bool long_verb = !words.empty() && (words.front() == "measure" || words.front() == "compare");
+  if (!long_verb || std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+  if (setenv("GOMP_SPINCOUNT", "10000", 0) == 0) (void)execv("/proc/self/exe", argv);  // where that fails, go on as we are
+}
+
 int run(int argc, char** argv) {
   CLI::App app("stepzero: what a transformer will do before its first training step", "stepzero");
   app.set_version_flag("--version", "stepzero " STEPZERO_VERSION);
   app.require_subcommand(1);
   int exit_code = cli::Exit::fine;
+  cli::declare_predict(app, exit_code);
   cli::declare_measure(app, exit_code);
+  cli::declare_compare(app, exit_code);
+  cli::declare_explain(app, exit_code);
   cli::declare_lists(app, exit_code);
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.empty()) return cli::print(app.help());
+  spin_less(words, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
+    if (dynamic_cast<const CLI::CallForVersion*>(&error) != nullptr) return cli::print("stepzero " STEPZERO_VERSION "\n");
+    if (error.get_exit_code() == 0) {
+      const auto verbs = app.get_subcommands();
+      return cli::print(verbs.empty() ? app.help() : verbs.front()->help(app.get_name()));
+    }
     return usage_error(app, error, words);
   }
   return exit_code;
@@ -69,6 +90,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   std::signal(SIGINT, leave);
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is a failed write, told as such
   try {
     return run(argc, argv);
   } catch (const std::bad_alloc&) {

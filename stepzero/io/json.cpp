@@ -275,8 +275,7 @@ bool JsonWalk::escape() {
 bool JsonWalk::hex4(std::uint32_t& unit) {
   const std::string_view four = text_.substr(at_, 4);
   const auto [end, error] = std::from_chars(four.data(), four.data() + four.size(), unit, 16);
-  if (four.size() < 4 || error != std::errc() || end != four.data() + 4)
-    return broken("four hexadecimal digits must stand here, found");
+  if (error != std::errc() || end - four.data() != 4) return broken("four hexadecimal digits must stand here, found");
   at_ += 4;
   return true;
 }

@@ -110,8 +110,10 @@ Expected<void> OutputFile::commit() {
   if (error == EEXIST) return exists(path_);
   if (error != 0) return failed("give it its name", error);
   temporary_.clear();
-  if (::fsync(directory_.get()) != 0 && errno != EINVAL) return failed("bring its name to the disk", errno);
-  return {};
+  if (::fsync(directory_.get()) == 0 || errno == EINVAL) return {};  // EINVAL: this file system has no such call
+  auto unsure = failed("bring its name to the disk", errno);
+  unsure.error().hint = "the file is there and complete, but a power cut may still lose it";
+  return unsure;
 }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept

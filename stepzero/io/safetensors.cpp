@@ -189,7 +189,8 @@ Expected<void> SafetensorsFile::read_as(const TensorInfo& tensor, std::uint64_t 
   };
   const std::uint64_t elements = tensor.elements();
   if (first > elements || out.size() > elements - first)
-    return refuse(fmt::format("elements {} to {} wanted, it has {}", first, first + out.size(), elements), "");
+    return refuse(fmt::format("{} elements from {} on are wanted, it has {}", out.size(), first, elements),
+                  "read within the shape");
   const std::uint64_t offset =
       data_start_ + tensor.begin + first * static_cast<std::uint64_t>(dtype_bits(tensor.dtype)) / 8;
   const auto widen = [](auto value) { return static_cast<T>(value); };

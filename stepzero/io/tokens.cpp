@@ -16,18 +16,20 @@ namespace {
 
 using Line = std::vector<std::int32_t>;
 constexpr Index default_length = 128;
+constexpr Index longest_zipf = Index{1} << 22;  // of a larger vocabulary only the first four million ids are drawn
+constexpr Index most_tokens = Index{1} << 26;
 
 // p(rank r) proportional to 1/r, the shape of natural text; the id is the rank.
 std::vector<Line> zipf(Index sequences, Index ids, Index vocab, std::uint64_t seed) {
-  std::vector<double> cumulative(static_cast<std::size_t>(vocab));
+  std::vector<double> cumulative(static_cast<std::size_t>(std::min(vocab, longest_zipf)));
   double total = 0;
-  for (Index r = 0; r < vocab; ++r) cumulative[static_cast<std::size_t>(r)] = total += 1 / static_cast<double>(r + 1);
+  for (double& c : cumulative) c = total += 1 / static_cast<double>(&c - cumulative.data() + 1);
   std::vector<double> u(static_cast<std::size_t>(sequences * ids));
   fill(Distribution::uniform(0.5, 0.5), make_stream(seed, "tokens"), 0, std::span<double>(u));
   std::vector<Line> lines(static_cast<std::size_t>(sequences));
   for (std::size_t i = 0; i < u.size(); ++i) {
     const auto it = std::ranges::lower_bound(cumulative, u[i] * total);
-    const auto rank = std::min<std::ptrdiff_t>(it - cumulative.begin(), vocab - 1);
+    const auto rank = std::min<std::ptrdiff_t>(it - cumulative.begin(), std::ssize(cumulative) - 1);
     lines[i / static_cast<std::size_t>(ids)].push_back(static_cast<std::int32_t>(rank));
   }
   return lines;
@@ -100,6 +102,9 @@ Expected<std::vector<Line>> read_lines(const std::string& path, Index vocab) {
 Expected<std::vector<Line>> lines_from(const TokenOptions& o) {
   const Index length = o.length > 0 ? o.length : std::min(default_length, o.positions);
   const Index sequences = std::max<Index>(o.sequences, 1);
+  if (sequences > most_tokens / (length + 1)) {
+    return fail(fmt::format("{} sequences of {} tokens are more than {} tokens", sequences, length, most_tokens), "shorten --seq-len or --batch");
+  }
   if (o.source == "zipf") return zipf(sequences, length + 1, o.vocab, o.seed);
   if (o.source == "distinct") return distinct(sequences, length + 1, o.vocab);
   auto lines = read_lines(o.source, o.vocab);

@@ -1,5 +1,6 @@
 #include "stepzero/kernels/gemm.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 #include <cblas.h>
@@ -26,8 +27,30 @@ std::vector<GemmRecord>* log_of_products = nullptr;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
+// oneDNN splits the inner dimension of some small products over the threads, and the bits then depend on how many there are.
+bool small(View<float> c, Index inner) { return !in_parallel() && (c.rows < 8 || c.size() * inner < (Index{1} << 20)); }
+
 CBLAS_TRANSPOSE cblas_trans(Trans t) { return t == Trans::no ? CblasNoTrans : CblasTrans; }
 char dnnl_trans(Trans t) { return t == Trans::no ? 'N' : 'T'; }
+
+void multiply(Trans ta, Trans tb, float alpha, View<const float> a, View<const float> b, float beta, View<float> c) {
+  const Index inner = ta == Trans::no ? a.cols : a.rows;
+  const dnnl_status_t status = dnnl_sgemm(dnnl_trans(ta), dnnl_trans(tb), c.rows, c.cols, inner, alpha, a.data, a.stride,
+                                          b.data, b.stride, beta, c.data, c.stride);
+  STEPZERO_CHECK(status == dnnl_success);
+}
+
+// Columns in pieces of fixed size, each in one thread: at least two pieces of work, so that it is a parallel region
+// and oneDNN does not start threads of its own.
+void multiply_in_pieces(Trans ta, Trans tb, float alpha, View<const float> a, View<const float> b, float beta, View<float> c) {
+  constexpr Index piece = 512;
+  parallel_for(std::max<Index>(2, (c.cols + piece - 1) / piece), [&](Index i) {
+    const Index c0 = i * piece;
+    if (c0 >= c.cols) return;
+    const Index n = std::min(piece, c.cols - c0);
+    multiply(ta, tb, alpha, a, tb == Trans::no ? b.columns(c0, n) : b.slice(c0, n), beta, c.columns(c0, n));
+  });
+}
 
 }  // namespace
 
@@ -37,11 +60,10 @@ template <>
 void gemm(Trans ta, Trans tb, float alpha, View<const float> a, View<const float> b, float beta, View<float> c) {
   if (trivial(a, c, ta, beta)) return;
   const Index inner = ta == Trans::no ? a.cols : a.rows;
+  if (small(c, inner)) return multiply_in_pieces(ta, tb, alpha, a, b, beta, c);
   const bool logged = log_of_products != nullptr && !in_parallel();
   const double start = logged ? now() : 0;
-  const dnnl_status_t status = dnnl_sgemm(dnnl_trans(ta), dnnl_trans(tb), c.rows, c.cols, inner, alpha, a.data, a.stride,
-                                          b.data, b.stride, beta, c.data, c.stride);
-  STEPZERO_CHECK(status == dnnl_success);
+  multiply(ta, tb, alpha, a, b, beta, c);
   if (logged) log_of_products->push_back({ta, tb, c.rows, c.cols, inner, now() - start});
 }
 

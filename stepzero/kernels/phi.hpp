@@ -10,9 +10,10 @@ namespace stepzero {
 using std::exp;
 using std::tanh;
 
-inline float positive_part(float x) { return x > 0 ? x : 0; }
-inline double positive_part(double x) { return x > 0 ? x : 0; }
-inline Dual positive_part(Dual x) { return x.value > 0 ? x : Dual(0); }
+// max(x, 0), and NaN stays NaN
+inline float positive_part(float x) { return x <= 0 ? 0 : x; }
+inline double positive_part(double x) { return x <= 0 ? 0 : x; }
+inline Dual positive_part(Dual x) { return x.value <= 0 ? Dual(0) : x; }
 inline float step(float x) { return x > 0 ? 1.0F : 0.0F; }
 inline double step(double x) { return x > 0 ? 1 : 0; }
 inline Dual step(Dual x) { return step(x.value); }

@@ -25,9 +25,15 @@ HWY_INLINE Pack operator-(Pack a, Pack b) { return hn::Sub(a.v, b.v); }
 HWY_INLINE Pack operator*(Pack a, Pack b) { return hn::Mul(a.v, b.v); }
 HWY_INLINE Pack operator/(Pack a, Pack b) { return hn::Div(a.v, b.v); }
 
-// hn::Exp is not defined above 104; beyond 88 the sigmoid it serves is 0 or 1 anyway.
-HWY_INLINE Pack exp(Pack x) { return hn::Exp(D(), hn::Min(x.v, hn::Set(D(), 88.0F))); }
-HWY_INLINE Pack positive_part(Pack x) { return hn::Max(x.v, hn::Zero(D())); }
+// hn::Exp is not defined above 104 and loses NaN; a NaN must stay one, or a broken signal would look whole.
+HWY_INLINE V safe_exp(V x) {
+  const D d;
+  const V limit = hn::Set(d, 88.0F);
+  const V e = hn::IfThenElse(hn::Gt(x, limit), hn::Inf(d), hn::Exp(d, hn::Min(x, limit)));
+  return hn::IfThenElse(hn::IsNaN(x), x, e);
+}
+HWY_INLINE Pack exp(Pack x) { return safe_exp(x.v); }
+HWY_INLINE Pack positive_part(Pack x) { return hn::IfThenElse(hn::Le(x.v, hn::Zero(D())), hn::Zero(D()), x.v); }
 HWY_INLINE Pack step(Pack x) { return hn::IfThenElseZero(hn::Gt(x.v, hn::Zero(D())), hn::Set(D(), 1.0F)); }
 
 template <size_t N>
@@ -57,9 +63,13 @@ HWY_INLINE Pack normal_cdf(Pack x) {
   const D d;
   const V half = hn::Set(d, 0.5F);
   const V z = hn::Mul(x.v, hn::Set(d, 0.70710678F));
-  const V t = hn::Min(hn::Abs(z), hn::Set(d, 4.1F));
+  const V size = hn::Abs(z);
+  const V t = hn::Min(size, hn::Set(d, 4.1F));
   const V near = hn::MulAdd(hn::Mul(half, z), polynomial(hn::Mul(z, z), p), half);
-  const V tail = hn::Mul(half, hn::Exp(d, hn::Neg(hn::Mul(t, polynomial(t, q)))));
+  // beyond the fit the tail falls like exp(-z^2), continuing from where the fit ends
+  const V beyond = hn::Mul(hn::Sub(size, t), hn::Add(size, t));
+  const V exponent = hn::Min(hn::MulAdd(t, polynomial(t, q), beyond), hn::Set(d, 104.0F));
+  const V tail = hn::Mul(half, hn::Exp(d, hn::Neg(exponent)));
   const V far = hn::IfThenElse(hn::Gt(z, hn::Zero(d)), hn::Sub(hn::Set(d, 1.0F), tail), tail);
   return hn::IfThenElse(hn::Lt(t, hn::Set(d, 1.0F)), near, far);
 }
@@ -114,8 +124,8 @@ HWY_INLINE float exp_and_sum(const float* x, float shift, float* y, Index n) {
   const Index lanes = static_cast<Index>(hn::Lanes(d));
   Index i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    const V e0 = hn::Exp(d, hn::Sub(hn::LoadU(d, x + i), s));
-    const V e1 = hn::Exp(d, hn::Sub(hn::LoadU(d, x + i + lanes), s));
+    const V e0 = safe_exp(hn::Sub(hn::LoadU(d, x + i), s));
+    const V e1 = safe_exp(hn::Sub(hn::LoadU(d, x + i + lanes), s));
     if constexpr (write) hn::StoreU(e0, d, y + i);
     if constexpr (write) hn::StoreU(e1, d, y + i + lanes);
     sum0 = hn::Add(sum0, e0);
@@ -123,7 +133,7 @@ HWY_INLINE float exp_and_sum(const float* x, float shift, float* y, Index n) {
   }
   float rest = 0;
   for (; i < n; ++i) {
-    const float e = hn::GetLane(hn::Exp(d, hn::Set(d, x[i] - shift)));
+    const float e = hn::GetLane(safe_exp(hn::Set(d, x[i] - shift)));
     if constexpr (write) y[i] = e;
     rest += e;
   }

@@ -88,9 +88,9 @@ Expected<void> assign(T& to, Expected<T> from) {
 constexpr Index most = Index{1} << 31;
 constexpr double huge = 1e30;
 
-template <Index Architecture::*member, Index low>
+template <Index Architecture::*member, Index low, Index high = most>
 Expected<void> set_count(Architecture& a, std::string_view text) {
-  return assign(a.*member, parse_count(text, low, most));
+  return assign(a.*member, parse_count(text, low, high));
 }
 
 template <double Architecture::*member, double low>
@@ -117,7 +117,7 @@ constexpr std::string_view number = "a number";
 constexpr std::string_view flag = "true or false";
 
 const std::array field_table = std::to_array<Field>({
-    {"layers", count, set_count<&A::layers, 1>},
+    {"layers", count, set_count<&A::layers, 1, A::most_layers>},
     {"width", count, set_count<&A::width, 1>},
     {"heads", count, set_count<&A::heads, 1>},
     {"kv_heads", "a whole number; 0: heads", set_count<&A::kv_heads, 0>},
@@ -196,6 +196,9 @@ Expected<void> resolve(Architecture& a) {
   }
   if (a.heads % a.kv_heads != 0) {
     return fail(fmt::format("kv_heads = {} does not divide heads = {}", a.kv_heads, a.heads));
+  }
+  if (a.parallel_block && a.norm_placement != NormPlacement::pre) {
+    return fail(fmt::format("norm_placement = {} has no meaning in a parallel block", to_string(a.norm_placement)), "set parallel_block=false or norm_placement=pre");
   }
   if (a.rotary == Architecture::whole_head) a.rotary = a.head_dim;
   if (a.rotary % 2 != 0 || a.rotary > a.head_dim) {

@@ -19,6 +19,7 @@ struct Architecture {
   std::string name;
   std::string family;
 
+  static constexpr Index most_layers = 10000;
   Index layers = 12;
   Index width = 768;
   Index heads = 12;

@@ -10,7 +10,7 @@ Expected<Architecture> import_gpt2(const nlohmann::json& config, const std::stri
   Architecture a;
   a.family = "gpt2";
   a.width = c.count({"n_embd", "hidden_size"}, 768);
-  a.layers = c.count({"n_layer", "num_hidden_layers"}, 12);
+  a.layers = c.count({"n_layer", "num_hidden_layers"}, 12, 1, Architecture::most_layers);
   a.heads = c.count({"n_head", "num_attention_heads"}, 12);
   a.ffn = c.count({"n_inner"}, 0);
   a.vocab = c.count({"vocab_size"}, 50257);

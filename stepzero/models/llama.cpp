@@ -1,3 +1,4 @@
+#include "stepzero/core/text.hpp"
 #include "stepzero/models/config_reader.hpp"
 #include "stepzero/models/family.hpp"
 
@@ -14,7 +15,7 @@ void import_rope(ConfigReader& c, const std::string& file, Architecture& a) {
     ConfigReader rope(*object, file);
     a.rope_theta = rope.number({"rope_theta"}, a.rope_theta, 1e-6);
     const std::string type = rope.text({"rope_type", "type"}, "default");
-    if (type != "default") c.complain(key, "rotary scaling of type \"" + type + "\" is not supported yet");
+    if (type != "default") c.complain(key, "rotary scaling of type \"" + show(type) + "\" is not supported yet");
     if (const auto done = rope.finish(); !done) c.complain(key, done.error().message);
   }
 }
@@ -28,7 +29,7 @@ Expected<Architecture> import_llama(const nlohmann::json& config, const std::str
   a.norm = NormKind::rmsnorm;
   a.gated = true;
   a.width = c.count({"hidden_size"}, 4096);
-  a.layers = c.count({"num_hidden_layers"}, 32);
+  a.layers = c.count({"num_hidden_layers"}, 32, 1, Architecture::most_layers);
   a.heads = c.count({"num_attention_heads"}, 32);
   a.kv_heads = c.count({"num_key_value_heads"}, 0);
   a.head_dim = c.count({"head_dim"}, 0);

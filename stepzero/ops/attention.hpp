@@ -11,8 +11,13 @@
 //            dZ = A o (dA - D),  D_i = <A_i, dA_i>                          (7)
 //            dS = f'(S) o dZ                                                (8)
 //            dQ = c dS K,  dK = c dS' Q, summed over the query heads that share the key head                (9)
-// Kept       for each token and head: z, sum of scores, sum of squared scores, entropy, sum of squared weights.
+// Kept       for each token and head: z, mean of the scores, their squared deviations, entropy, sum of squared weights.
 //            S is made again on the way up rather than stored: memory stays linear in L.
+// Push       L = E[A Kv A']                                                 (10)
+// Pull       Gv = E[A' G A],  Gq = c^2 dk G o E tr(P_t Kv P_s Kk),  P_t = diag(A_t) - A_t A_t'              (11)
+//            Gk = c^2 dk E sum_ts Kq_ts G_ts P_t Kv P_s                     (12)
+//            by series in the score variance where it is small, else from sampled heads: ops/attention_moments.cpp
+// Assumes    q, k, v Gaussian given their kernels; dy independent of them
 // Derived in docs/derivations/attention.md
 #include <algorithm>
 
@@ -22,15 +27,9 @@
 
 namespace stepzero {
 
-// Means over sequences, heads and query positions; the variance over all visible pairs, of the scores (1).
-struct AttentionSummary {
-  double score_variance = 0;
-  double entropy = 0;
-  double sum_squares = 0;
-};
-
 struct Attention {
   static constexpr const char* kind = "attention";
+  static constexpr Grade grade = Grade::approximate;
   Index heads = 1;
   Index kv_heads = 1;
   Index key_dim = 1;
@@ -54,16 +53,15 @@ struct Attention {
   template <class S>
   void backward(const Up<S>& p) const {
     const Index group = heads / kv_heads;
-    // Query heads that share a key head each fill their own gradient; the sum comes after, in fixed order.
-    Tensor<S> dk_own, dv_own;
-    if (group > 1) {
-      dk_own = Tensor<S>(p.dy.rows, heads * key_dim);
-      dv_own = Tensor<S>(p.dy.rows, heads * value_dim);
-    }
-    const View<S> dk = group > 1 ? dk_own.view() : p.dx[1].d;
-    const View<S> dv = group > 1 ? dv_own.view() : p.dx[2].d;
-    if (group > 1 || !p.dx[1].add) clear(dk);
-    if (group > 1 || !p.dx[2].add) clear(dv);
+    // Query heads that share a key head each fill a gradient of their own; the sum comes after, in fixed order.
+    const bool own_k = group > 1 || !p.dx[1].wanted();
+    const bool own_v = group > 1 || !p.dx[2].wanted();
+    Tensor<S> k_memory(own_k ? p.dy.rows : 0, heads * key_dim);
+    Tensor<S> v_memory(own_v ? p.dy.rows : 0, heads * value_dim);
+    const View<S> dk = own_k ? k_memory.view() : p.dx[1].d;
+    const View<S> dv = own_v ? v_memory.view() : p.dx[2].d;
+    if (own_k || !p.dx[1].add) clear(dk);
+    if (own_v || !p.dx[2].add) clear(dv);
     parallel_for(p.batch.sequences * heads,
                  [&](Index item) { backward_head(p, item / heads, item % heads, dk, dv); });
     if (group > 1) {
@@ -74,39 +72,43 @@ struct Attention {
 
   template <class S>
   [[nodiscard]] AttentionSummary summary(const Batch& batch, View<const S> keep_) const {
-    double sum = 0, squares = 0, pairs = 0;
+    double mean = 0, deviations = 0, pairs = 0;  // merged row by row: nothing cancels
     AttentionSummary out;
     for (Index t = 0; t < keep_.rows; ++t) {
       const Range see = visible(batch.position(t), batch.length);
-      pairs += static_cast<double>(heads * (see.end - see.begin));
+      const double n = static_cast<double>(see.end - see.begin);
       for (Index h = 0; h < heads; ++h) {
         const S* row = keep_.row(t) + h * kept;
-        sum += static_cast<double>(row[1]);
-        squares += static_cast<double>(row[2]);
+        const double delta = static_cast<double>(row[1]) - mean;
+        deviations += static_cast<double>(row[2]) + delta * delta * n * pairs / (pairs + n);
+        mean += delta * n / (pairs + n);
+        pairs += n;
         out.entropy += static_cast<double>(row[3]);
         out.sum_squares += static_cast<double>(row[4]);
       }
     }
     const double rows = static_cast<double>(keep_.rows * heads);
-    out.score_variance = squares / pairs - (sum / pairs) * (sum / pairs);
+    out.score_variance = deviations / pairs;
     out.entropy /= rows;
     out.sum_squares /= rows;
     return out;
   }
 
- private:
-  static constexpr Index kept = 5;
-  static constexpr Index block = 64;  // queries handled at once
+  [[nodiscard]] Moment push(const PushDoor& p) const;
+  [[nodiscard]] Pulled pull(const PullDoor& p) const;
 
   struct Range {
     Index begin, end;
   };
-
-  // Keys that query i sees.
+  // Keys that query i sees, within its sequence.
   [[nodiscard]] Range visible(Index i, Index length) const {
     return {window > 0 ? std::max<Index>(0, i - window + 1) : 0,
             causal ? i + 1 : window > 0 ? std::min(length, i + window) : length};
   }
+
+ private:
+  static constexpr Index kept = 5;
+  static constexpr Index block = 64;  // queries handled at once
 
   // One block of queries of one head: its views, and the union [keys.begin, keys.end) of what they see.
   template <class S>
@@ -138,7 +140,7 @@ struct Attention {
     const Index n = see.end - see.begin;
     if (softcap > 0) {
       softcap_row(s, n, softcap);
-      for (Index j = 0; slope != nullptr && j < n; ++j) slope[j] = S(1) - s[j] / S(softcap) * (s[j] / S(softcap));
+      for (Index j = 0; slope != nullptr && j < n; ++j) slope[j] = (S(1) - s[j] / S(softcap)) * (S(1) + s[j] / S(softcap));
     }
     if (!alibi.empty()) {
       const double m = alibi[static_cast<std::size_t>(h)];
@@ -179,8 +181,9 @@ struct Attention {
   void softmax_row(S* s, S* kept_row, Index i, Range see, Index h) const {
     using std::log;
     const Index n = see.end - see.begin;
-    kept_row[1] = row_sum<S>(n, [&](Index j) { return s[j]; });
-    kept_row[2] = dot_row(s, s, n);
+    const S mean = row_sum<S>(n, [&](Index j) { return s[j]; }) / S(static_cast<double>(n));
+    kept_row[1] = mean;
+    kept_row[2] = row_sum<S>(n, [&](Index j) { return (s[j] - mean) * (s[j] - mean); });
     bend_row(s, static_cast<S*>(nullptr), i, see, h);  // (2)
     const S top = max_row(s, n);
     // entropy = z - sum_j A_j Z_j, from sums of exp(Z - top) and (Z - top) exp(Z - top) while the row is hot
@@ -243,7 +246,9 @@ struct Attention {
   void backward_row(S* a, S* d, S* slope, S z, Index i, Range see, Index h) const {
     const Index n = see.end - see.begin;
     bend_row(a, slope, i, see, h);                              // (2)
-    exp_row(a, z, a, n);                                        // (3)
+    // z is rounded: dividing by the sum takes its error out of every weight of the row
+    const S inverse = S(1) / exp_row(a, z, a, n);
+    for (Index j = 0; j < n; ++j) a[j] *= inverse;              // (3)
     const S mean = dot_row(a, d, n);
     for (Index j = 0; j < n; ++j) d[j] = a[j] * (d[j] - mean);  // (7)
     for (Index j = 0; slope != nullptr && j < n; ++j) d[j] *= slope[j];  // (8)

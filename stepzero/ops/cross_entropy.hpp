@@ -4,6 +4,9 @@
 // Forward    z_t = ln sum_v exp(x_tv)                                       (1)
 //            y_t = (z_t - x_t,target) / N,  N = number of scored positions  (2)
 // Backward   dx_tv = (exp(x_tv - z_t) - [v = target]) dy_t / N              (3)
+// Push       E y_t = (ln((V - 1) e^(v/2) + e^mu) - [target = own id] mu) / N, v = K_tt, mu = mean logit of the own id      (4)
+// Pull       G_ts = ([y_t = y_s] - p_t(y_s) - p_s(y_t) + <p_t, p_s>) / N^2                                              (5)
+// Assumes    logits Gaussian over the vocabulary, apart from that of the token's own id under a tied head
 // Derived in docs/derivations/cross_entropy.md
 #include <algorithm>
 #include <cmath>
@@ -15,6 +18,7 @@ namespace stepzero {
 
 struct CrossEntropy {
   static constexpr const char* kind = "cross_entropy";
+  static constexpr Grade grade = Grade::large_width;
   Index vocab = 0;
 
   [[nodiscard]] int inputs() const { return 1; }
@@ -47,6 +51,9 @@ struct CrossEntropy {
     });
   }
 
+  [[nodiscard]] Moment push(const PushDoor& p) const;
+  [[nodiscard]] Pulled pull(const PullDoor& p) const;
+
  private:
   static double scored(const Batch& batch) {
     const auto n = std::count_if(batch.targets.begin(), batch.targets.end(), [](auto id) { return id >= 0; });
@@ -56,15 +63,17 @@ struct CrossEntropy {
   template <class S>
   void gradient_row(const S* x, S z, S d, Index target, const Into<S>& dx, Index t) const {
     S* to = dx.d.row(t);
+    if (target < 0) {
+      if (!dx.add) std::fill_n(to, vocab, S(0));
+      return;
+    }
     if (dx.add) {
       for (Index v = 0; v < vocab; ++v) to[v] += exp(x[v] - z) * d;
-    } else if (target < 0) {
-      std::fill_n(to, vocab, S(0));
     } else {
       exp_row(x, z, to, vocab);
       for (Index v = 0; v < vocab; ++v) to[v] *= d;
     }
-    if (target >= 0) to[target] -= d;  // (3)
+    to[target] -= d;  // (3)
   }
 };
 static_assert(Op<CrossEntropy>);

@@ -3,6 +3,9 @@
 // Shapes     x, y, M (T, n); the mask M is a function of (batch seed, node, element), made again on the way up.
 // Forward    Y = M o X,  M_tc = [u_tc >= p] / (1 - p),  u uniform on [0, 1)           (1)
 // Backward   dX = M o dY                                                    (2)
+// Push       L_ts = K_ts, the diagonal divided by 1 - p                     (3)
+// Pull       H_ts = G_ts, the diagonal divided by 1 - p                     (4)
+// Assumes    dy independent of the mask
 // Derived in docs/derivations/dropout.md
 #include "stepzero/core/philox.hpp"
 #include "stepzero/ops/op.hpp"
@@ -11,6 +14,7 @@ namespace stepzero {
 
 struct Dropout {
   static constexpr const char* kind = "dropout";
+  static constexpr Grade grade = Grade::exact;
   Index width = 0;
   double p = 0;
   std::uint32_t node = 0;  // tells the dropouts of one graph apart
@@ -30,7 +34,19 @@ struct Dropout {
     if (d.dx[0].wanted()) mask(d.batch, d.dy, d.dx[0]);  // (2)
   }
 
+  [[nodiscard]] Moment push(const PushDoor& d) const {
+    Moment y = *d.x[0];
+    y.K = divide_diagonal(y.K);  // (3)
+    return y;
+  }
+
+  [[nodiscard]] Pulled pull(const PullDoor& d) const { return {{{divide_diagonal(d.dy.G)}}, {}}; }  // (4)
+
  private:
+  [[nodiscard]] Kernel divide_diagonal(const Kernel& K) const {
+    return Kernel::from(K.tokens(), [&](Index t, Index s) { return t == s ? K(t, s) / (1 - p) : K(t, s); });
+  }
+
   template <class S>
   void mask(const Batch& batch, View<const S> x, const Into<S>& y) const {
     const S factor = S(1 / (1 - p));

@@ -3,8 +3,12 @@
 // Shapes     x, y (T, n).
 // Forward    y = f(x)                                                       (1)
 // Backward   dx = f'(x) o dy                                                (2)
+// Push       L_ts = E f(u) f(v),  (u, v) normal with variances K_tt, K_ss and covariance K_ts               (3)
+// Pull       H_ts = G_ts E f'(u) f'(v)                                      (4)
+// Assumes    x Gaussian, dy independent of x
 // Derived in docs/derivations/elementwise.md; the functions are in kernels/phi-inl.hpp.
 #include "stepzero/kernels/vector_math.hpp"
+#include "stepzero/ops/function_kernel.hpp"
 #include "stepzero/ops/op.hpp"
 
 namespace stepzero {
@@ -13,6 +17,7 @@ template <class Phi>
 struct Elementwise {
   using phi = Phi;
   static constexpr const char* kind = Phi::name;
+  static constexpr Grade grade = Grade::large_width;
   Index width = 0;
 
   [[nodiscard]] int inputs() const { return 1; }
@@ -35,6 +40,18 @@ struct Elementwise {
         apply_slope_row<Phi>(p.x[0].row(t), p.dy.row(t), p.dx[0].d.row(t), width, p.dx[0].add);  // (2)
       }
     });
+  }
+
+  [[nodiscard]] Moment push(const PushDoor& p) const {
+    if constexpr (std::is_same_v<Phi, Relu>) return push_closed(p, relu_kernel, relu_mean);                    // (3)
+    else if constexpr (std::is_same_v<Phi, ReluSquared>) return push_closed(p, relu_squared_kernel, relu_squared_mean);
+    else return push_function(p, [](double x) { return Phi::value(x); });
+  }
+
+  [[nodiscard]] Pulled pull(const PullDoor& p) const {
+    if constexpr (std::is_same_v<Phi, Relu>) return pull_closed(p, step_kernel);                                // (4)
+    else if constexpr (std::is_same_v<Phi, ReluSquared>) return pull_closed(p, [](double a, double b, double c) { return 4 * relu_kernel(a, b, c); });
+    else return pull_function(p, [](double x) { return Phi::slope(x); });
   }
 };
 static_assert(Op<Elementwise<GeluTanh>>);

@@ -3,6 +3,9 @@
 // Shapes     E (vocab, d); y (T, d). No input wire: the ids come with the batch.
 // Forward    Y = S E,   S_tv = [id_t = v]                                   (1)
 // Backward   dE = S' dY:  dE_v = sum over t with id_t = v of dy_t           (2)
+// Push       K_ts = E[e^2] [id_t = id_s]                                     (3)
+// Pull       E||dE||^2 = sum_ts [id_t = id_s] G_ts                           (4)
+// Assumes    entries of E independent, of zero mean
 // Derived in docs/derivations/embedding.md
 #include <algorithm>
 
@@ -28,8 +31,19 @@ void scatter_rows(View<const S> dy, const Into<S>& table, const IndexOf& index) 
   });
 }
 
+// sum of G_ts over pairs that meet in one row of a table
+template <class Meet>
+double sum_where(const Kernel& G, const Meet& meet) {
+  double sum = 0;
+  for (Index t = 0; t < G.tokens(); ++t) {
+    for (Index s = 0; s < G.tokens(); ++s) sum += meet(t, s) ? G(t, s) : 0;
+  }
+  return sum;
+}
+
 struct TokenEmbedding {
   static constexpr const char* kind = "token_embedding";
+  static constexpr Grade grade = Grade::exact;
   Index vocab = 0;
   Index width = 0;
 
@@ -46,6 +60,19 @@ struct TokenEmbedding {
   template <class S>
   void backward(const Up<S>& p) const {
     scatter_rows(p.dy, p.dtheta[0], [&](Index t) -> Index { return p.batch.ids[t]; });  // (2)
+  }
+
+  [[nodiscard]] Moment push(const PushDoor& p) const {
+    const double e = p.theta[0].second_moment();
+    Moment y;
+    y.K = Kernel::from(p.batch.tokens(), [&](Index t, Index s) { return p.batch.ids[t] == p.batch.ids[s] ? e : 0; });  // (3)
+    y.own.assign(static_cast<std::size_t>(p.batch.tokens()), 1.0);
+    y.noise = 1 / static_cast<double>(width);
+    return y;
+  }
+
+  [[nodiscard]] Pulled pull(const PullDoor& p) const {
+    return {{}, {sum_where(p.dy.G, [&](Index t, Index s) { return p.batch.ids[t] == p.batch.ids[s]; })}};  // (4)
   }
 };
 static_assert(Op<TokenEmbedding>);

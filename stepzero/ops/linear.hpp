@@ -5,6 +5,10 @@
 // Backward   dX = dY W                                                      (2)
 //            dW = dY' X                                                     (3)
 //            db = dY' 1                                                     (4)
+// Push       L_ts = n E[w^2] K_ts + E[b^2]                                  (5)
+// Pull       H_ts = n E[w^2] G_ts                                           (6)
+//            E||dW||^2 = n <K, G>,  E||db||^2 = sum_ts G_ts                 (7)
+// Assumes    W independent of x and dy, entries of zero mean
 // Derived in docs/derivations/linear.md
 #include "stepzero/kernels/gemm.hpp"
 #include "stepzero/ops/op.hpp"
@@ -38,8 +42,23 @@ void add_bias(View<const S> bias, View<S> y) {
   });
 }
 
+// What a product with a fresh random matrix makes of a wire: its kernel scaled, nothing left of the token's own
+// embedding (unless the matrix is that embedding), one more layer of sampling noise.
+inline Moment push_linear(const PushDoor& p, double gain, double n, Law b, Index out) {
+  Moment y;
+  y.K = p.x[0]->K.scaled(gain).shifted(b.second_moment());  // (5)
+  if (b.mean != 0) y.mean.assign(static_cast<std::size_t>(p.batch.tokens()), b.mean);
+  y.noise = p.x[0]->noise + 1 / static_cast<double>(out);
+  if (p.theta[0].token_table && !p.x[0]->own.empty()) {
+    y.own = p.x[0]->own;
+    for (double& a : y.own) a *= n * p.theta[0].second_moment();
+  }
+  return y;
+}
+
 struct Linear {
   static constexpr const char* kind = "linear";
+  static constexpr Grade grade = Grade::exact;
   Index in = 0;
   Index out = 0;
   bool bias = false;
@@ -71,6 +90,17 @@ struct Linear {
       gemm(Trans::yes, Trans::no, S(1), rows_out ? p.dy : p.x[0], rows_out ? p.x[0] : p.dy, dw.beta(), dw.d);  // (3)
     }
     if (bias) sum_tokens(p.dy, p.dtheta[1]);  // (4)
+  }
+
+  [[nodiscard]] Moment push(const PushDoor& p) const {
+    return push_linear(p, static_cast<double>(in) * p.theta[0].second_moment(), static_cast<double>(in), bias ? p.theta[1] : Law{}, out);
+  }
+
+  [[nodiscard]] Pulled pull(const PullDoor& p) const {
+    const double n = static_cast<double>(in);
+    Pulled up{{{p.dy.G.scaled(n * p.theta[0].second_moment())}}, {n * frobenius(p.x[0]->K, p.dy.G) * p.dy.weight_gain}};  // (6) (7)
+    if (bias) up.dtheta.push_back(p.dy.G.sum());  // (7)
+    return up;
   }
 
  private:

@@ -7,6 +7,10 @@
 //            dX = dY W + dH A                                               (4)
 //            dW = dY' X,  dA = dH' X,  dB = c dY' H                         (5)
 //            db = dY' 1                                                     (6)
+// Push       L_ts = n (E[w^2] + c^2 r E[b^2] E[a^2]) K_ts + E[bias^2]       (7)
+// Pull       H_ts = n (E[w^2] + c^2 r E[b^2] E[a^2]) G_ts                   (8)
+//            E||dW||^2 = n <K, G>,  E||dA||^2 = c^2 r n E[b^2] <K, G>,  E||dB||^2 = c^2 r n E[a^2] <K, G>         (9)
+// Assumes    W, A, B independent of each other, of x and of dy, entries of zero mean
 // Derived in docs/derivations/lora.md
 #include "stepzero/ops/linear.hpp"
 
@@ -14,6 +18,7 @@ namespace stepzero {
 
 struct LoraLinear {
   static constexpr const char* kind = "lora_linear";
+  static constexpr Grade grade = Grade::exact;
   Index in = 0;
   Index out = 0;
   Index rank = 1;
@@ -53,7 +58,25 @@ struct LoraLinear {
     if (bias) sum_tokens(p.dy, p.dtheta[3]);  // (6)
   }
 
+  [[nodiscard]] Moment push(const PushDoor& p) const {
+    return push_linear(p, gain(p.theta), static_cast<double>(in), bias ? p.theta[3] : Law{}, out);  // (7)
+  }
+
+  [[nodiscard]] Pulled pull(const PullDoor& p) const {
+    const double inner = static_cast<double>(in) * frobenius(p.x[0]->K, p.dy.G);
+    const double low = scale() * scale() * static_cast<double>(rank);
+    Pulled up{{{p.dy.G.scaled(gain(p.theta))}},                                                                  // (8)
+              {inner, low * p.theta[2].second_moment() * inner, low * p.theta[1].second_moment() * inner}};      // (9)
+    if (bias) up.dtheta.push_back(p.dy.G.sum());
+    return up;
+  }
+
  private:
+  [[nodiscard]] double gain(std::span<const Law> theta) const {
+    const double low = scale() * scale() * static_cast<double>(rank) * theta[1].second_moment() * theta[2].second_moment();
+    return static_cast<double>(in) * (theta[0].second_moment() + low);
+  }
+
   template <class S>
   static void product(S a, View<const S> dy, View<const S> x, const Into<S>& dw) {
     if (dw.wanted()) gemm(Trans::yes, Trans::no, a, dy, x, dw.beta(), dw.d);

@@ -4,13 +4,19 @@
 // Forward    y = a o b                                                      (1)
 // Backward   da = b o dy                                                    (2)
 //            db = a o dy                                                    (3)
+// Push       L_ts = Ka_ts Kb_ts                                             (4)
+// Pull       Ga_ts = Kb_ts G_ts,  Gb_ts = Ka_ts G_ts                        (5)
+// Assumes    a and b independent
 // Derived in docs/derivations/multiply.md
+#include <algorithm>
+
 #include "stepzero/ops/op.hpp"
 
 namespace stepzero {
 
 struct Multiply {
   static constexpr const char* kind = "multiply";
+  static constexpr Grade grade = Grade::large_width;
   Index width = 0;
 
   [[nodiscard]] int inputs() const { return 2; }
@@ -27,6 +33,23 @@ struct Multiply {
   void backward(const Up<S>& p) const {
     product(p.x[1], p.dy, p.dx[0]);  // (2)
     product(p.x[0], p.dy, p.dx[1]);  // (3)
+  }
+
+  [[nodiscard]] Moment push(const PushDoor& p) const {
+    Moment y;
+    const Index tokens = p.batch.tokens();
+    y.K = Kernel::from(tokens, [&](Index t, Index s) { return p.x[0]->K(t, s) * p.x[1]->K(t, s); });  // (4)
+    y.mean.resize(static_cast<std::size_t>(tokens));
+    for (Index t = 0; t < tokens; ++t) y.mean[static_cast<std::size_t>(t)] = p.x[0]->mean_at(t) * p.x[1]->mean_at(t);
+    y.noise = std::max(p.x[0]->noise, p.x[1]->noise) + 1 / static_cast<double>(width);
+    return y;
+  }
+
+  [[nodiscard]] Pulled pull(const PullDoor& p) const {
+    const auto through = [&](const Moment& other) {
+      return Adjoint{Kernel::from(p.batch.tokens(), [&](Index t, Index s) { return other.K(t, s) * p.dy.G(t, s); })};
+    };
+    return {{through(*p.x[1]), through(*p.x[0])}, {}};  // (5)
   }
 
  private:

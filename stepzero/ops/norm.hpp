@@ -8,6 +8,12 @@
 // Backward   e = (u + g) dy                                                 (4)
 //            dx = r (e - <e> [LayerNorm] - h <e h>)                         (5)
 //            dg = sum_t dy h,  db = sum_t dy                                (6)
+// Push       q_t = c (K_tt - [LayerNorm] mean_t^2),  c = 1 - 1/d (LayerNorm) or 1;  k_ts likewise          (7)
+//            L_ts = E[(u+g)^2] k_ts / sqrt((q_t + eps)(q_s + eps)) + E[b^2]                                (8)
+// Pull       H_ts = E[(u+g)^2] G_ts / sqrt((q_t + eps)(q_s + eps)) (1 - (c_t + c_s - c_t c_s rho^2)/d - [LayerNorm] 1/d),
+//            c_t = q_t / (q_t + eps),  rho = k_ts / sqrt(q_t q_s)           (9)
+//            E||dg||^2 = sum_ts G_ts k_ts / sqrt((q_t + eps)(q_s + eps)),  E||db||^2 = sum_ts G_ts          (10)
+// Assumes    dy isotropic and independent of x; channels alike
 // Derived in docs/derivations/norm.md
 #include <cmath>
 
@@ -19,6 +25,7 @@ namespace stepzero {
 template <bool centred>
 struct Norm {
   static constexpr const char* kind = centred ? "layer_norm" : "rms_norm";
+  static constexpr Grade grade = Grade::large_width;
   Index width = 0;  // channels of one group
   double eps = 1e-5;
   bool gain = true;
@@ -60,7 +67,68 @@ struct Norm {
     if (bias) sum_bias(p, p.dtheta[gain ? 1 : 0]);
   }
 
+  [[nodiscard]] Moment push(const PushDoor& p) const {
+    const Moment& x = *p.x[0];
+    const Index tokens = p.batch.tokens();
+    const std::vector<double> r = inverse_size(x, tokens);
+    const double g = gain_square(p.theta);
+    const Law b = bias ? p.theta[gain ? 1 : 0] : Law{};
+    Moment y;
+    y.K = Kernel::from(tokens, [&](Index t, Index s) { return g * centred_entry(x, t, s) * r[t] * r[s] + b.second_moment(); });  // (8)
+    y.mean.resize(static_cast<std::size_t>(tokens), 0.0);
+    y.own.resize(static_cast<std::size_t>(tokens), 0.0);
+    const double g1 = offset() + (gain ? p.theta[0].mean : 1);
+    for (Index t = 0; t < tokens; ++t) {
+      y.mean[t] = (centred ? 0 : g1 * x.mean_at(t) * r[t]) + b.mean;
+      y.own[t] = g1 * x.own_at(t) * r[t];
+    }
+    y.noise = x.noise;
+    if (groups > 1) {
+      y.before_heads = x.before_heads.value_or(x.K);
+      y.unit_heads = true;
+    }
+    return y;
+  }
+
+  [[nodiscard]] Pulled pull(const PullDoor& p) const {
+    const Moment& x = *p.x[0];
+    const Index tokens = p.batch.tokens();
+    const std::vector<double> r = inverse_size(x, tokens);
+    const double g = gain_square(p.theta);
+    const double d = static_cast<double>(width);
+    Pulled up;
+    const Kernel G = Kernel::from(tokens, [&](Index t, Index s) {
+      const double k = centred_entry(x, t, s) * r[t] * r[s];  // c_t c_s rho^2 = k^2
+      const double lost = centred_entry(x, t, t) * r[t] * r[t] + centred_entry(x, s, s) * r[s] * r[s] - k * k + (centred ? 1 : 0);
+      return g * p.dy.G(t, s) * r[t] * r[s] * (1 - std::min(lost, d) / d);  // (9)
+    });
+    up.dx.push_back({.G = G, .weight_gain = p.dy.weight_gain});
+    double dg = 0;
+    for (Index t = 0; t < tokens; ++t) {
+      for (Index s = 0; s < tokens; ++s) dg += p.dy.G(t, s) * centred_entry(x, t, s) * r[t] * r[s];  // (10)
+    }
+    if (gain) up.dtheta.push_back(dg);  // one gain for all groups sums their independent gradients: the same total
+    if (bias) up.dtheta.push_back(p.dy.G.sum());
+    return up;
+  }
+
  private:
+  // entries of the kernel once the mean over channels is gone
+  [[nodiscard]] double centred_entry(const Moment& x, Index t, Index s) const {
+    if (!centred) return x.K(t, s);
+    return (x.K(t, s) - x.mean_at(t) * x.mean_at(s)) * (1 - 1 / static_cast<double>(width));  // (7)
+  }
+  [[nodiscard]] std::vector<double> inverse_size(const Moment& x, Index tokens) const {
+    std::vector<double> r(static_cast<std::size_t>(tokens));
+    for (Index t = 0; t < tokens; ++t) r[t] = 1 / std::sqrt(centred_entry(x, t, t) + eps);
+    return r;
+  }
+  [[nodiscard]] double gain_square(std::span<const Law> theta) const {
+    if (!gain) return 1;
+    const double m = offset() + theta[0].mean;
+    return m * m + theta[0].variance;
+  }
+
   // The gain of group k; a null pointer stands for ones.
   template <class P>
   [[nodiscard]] auto gain_of(const P& p, Index k) const {

@@ -4,7 +4,7 @@
 // An op is a plain struct. It knows one piece of mathematics and nothing else in the program does. It opens doors:
 //
 //                  values (tensors)                 moments (Gram kernels)
-//     down     forward(x)    -> y               push(K)      -> K_y                 (arrive with predict)
+//     down     forward(x)    -> y               push(K)      -> K_y
 //     up       backward(dy)  -> dx, dtheta      pull(K, G_y) -> G_x, E||dtheta||^2
 //
 // The value doors are templates over the scalar: float (shipped), double (reference), Dual (exact derivative).
@@ -23,6 +23,7 @@
 #include "stepzero/core/dual.hpp"
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/core/view.hpp"
+#include "stepzero/ops/moments.hpp"
 
 namespace stepzero {
 
@@ -87,7 +88,7 @@ struct ParamShape {
 
 template <class T>
 concept Op = requires(const T& op, const Down<float>& df, const Down<double>& dd, const Down<Dual>& de,
-                      const Up<float>& uf, const Up<double>& ud) {
+                      const Up<float>& uf, const Up<double>& ud, const PushDoor& push, const PullDoor& pull) {
   { T::kind } -> std::convertible_to<const char*>;                // "linear"
   { op.inputs() } -> std::same_as<int>;                           // how many wires it reads
   { op.channels() } -> std::same_as<Index>;                       // channels of its output
@@ -98,6 +99,9 @@ concept Op = requires(const T& op, const Down<float>& df, const Down<double>& dd
   { op.forward(de) } -> std::same_as<void>;
   { op.backward(uf) } -> std::same_as<void>;
   { op.backward(ud) } -> std::same_as<void>;
+  { op.push(push) } -> std::same_as<Moment>;
+  { op.pull(pull) } -> std::same_as<Pulled>;
+  { T::grade } -> std::convertible_to<Grade>;                     // of push and pull
 };
 
 // Rows handed to one piece of parallel work: about 16 thousand numbers, whatever the number of threads.

@@ -1,13 +1,17 @@
 #pragma once
 // What       y_t = x_t + P[pos_t]: a vector for the place in the sequence, learned or sinusoidal.
-// Shapes     x, y (T, d); P (positions, d).
+// Shapes     x, y (T, d); P (offset + positions, d).
 // Forward    Y = X + S P,   S_tp = [pos_t + offset = p]                     (1)
 //            sinusoidal: P_p,2i = sin(p w_i), P_p,2i+1 = cos(p w_i), w_i = base^(-2i/d)      (2)
 // Backward   dX = dY                                                        (3)
 //            dP = S' dY                                                     (4)
+// Push       L_ts = K_ts + E[p^2] [pos_t = pos_s];  sinusoidal: L_ts = K_ts + <P_t, P_s>/d                  (5)
+// Pull       G passes;  E||dP||^2 = sum_ts [pos_t = pos_s] G_ts             (6)
+// Assumes    P independent of x, of zero mean; a sinusoid is a constant, and its channels are not alike
 // Derived in docs/derivations/position.md
 #include <cmath>
 
+#include "stepzero/kernels/gemm.hpp"
 #include "stepzero/ops/embedding.hpp"
 
 namespace stepzero {
@@ -31,6 +35,7 @@ void pass_through(View<const S> dy, const Into<S>& dx, S a = S(1)) {
 
 struct LearnedPosition {
   static constexpr const char* kind = "learned_position";
+  static constexpr Grade grade = Grade::exact;
   Index positions = 0;
   Index width = 0;
   Index offset = 0;  // rows before position 0 (OPT has 2)
@@ -53,11 +58,25 @@ struct LearnedPosition {
     pass_through(p.dy, p.dx[0]);                                                                   // (3)
     scatter_rows(p.dy, p.dtheta[0], [&](Index t) { return p.batch.position(t) + offset; });        // (4)
   }
+
+  [[nodiscard]] Moment push(const PushDoor& p) const {
+    Moment y = *p.x[0];
+    const double e = p.theta[0].second_moment();
+    y.K = Kernel::from(p.batch.tokens(), [&](Index t, Index s) {
+      return p.x[0]->K(t, s) + (p.batch.position(t) == p.batch.position(s) ? e : 0);  // (5)
+    });
+    return y;
+  }
+
+  [[nodiscard]] Pulled pull(const PullDoor& p) const {
+    return {{p.dy}, {sum_where(p.dy.G, [&](Index t, Index s) { return p.batch.position(t) == p.batch.position(s); })}};  // (6)
+  }
 };
 static_assert(Op<LearnedPosition>);
 
 struct SinusoidalPosition {
   static constexpr const char* kind = "sinusoidal_position";
+  static constexpr Grade grade = Grade::large_width;
   Index width = 0;
   double base = 10000;
 
@@ -83,6 +102,20 @@ struct SinusoidalPosition {
   void backward(const Up<S>& p) const {
     pass_through(p.dy, p.dx[0]);  // (3)
   }
+
+  [[nodiscard]] Moment push(const PushDoor& p) const {
+    Matrix table(p.batch.length, width);
+    for (Index t = 0; t < p.batch.length; ++t) {
+      for (Index c = 0; c < width; ++c) table(t, c) = encoding(t, c);
+    }
+    Matrix inner(p.batch.length, p.batch.length);
+    gemm(Trans::no, Trans::yes, 1 / static_cast<double>(width), View<const double>(table), View<const double>(table), 0.0, inner.view());
+    Moment y = *p.x[0];
+    y.K = Kernel::from(p.batch.tokens(), [&](Index t, Index s) { return p.x[0]->K(t, s) + inner(p.batch.position(t), p.batch.position(s)); });
+    return y;
+  }
+
+  [[nodiscard]] Pulled pull(const PullDoor& p) const { return {{p.dy}, {}}; }
 };
 static_assert(Op<SinusoidalPosition>);
 

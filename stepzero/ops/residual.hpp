@@ -4,6 +4,9 @@
 // Forward    y = a x + b f                                                  (1)
 // Backward   dx = a dy                                                      (2)
 //            df = b dy                                                      (3)
+// Push       L_ts = a^2 K_ts + b^2 F_ts                                     (4)
+// Pull       a^2 G to the stream, b^2 G to the branch                       (5)
+// Assumes    the branch ends in a matrix of zero mean, so that stream and branch are uncorrelated
 // Derived in docs/derivations/residual.md
 #include "stepzero/ops/position.hpp"
 
@@ -11,6 +14,7 @@ namespace stepzero {
 
 struct Residual {
   static constexpr const char* kind = "residual";
+  static constexpr Grade grade = Grade::large_width;
   Index width = 0;
   double skip_scale = 1;
   double branch_scale = 1;
@@ -38,6 +42,39 @@ struct Residual {
   void backward(const Up<S>& p) const {
     pass_through(p.dy, p.dx[0], S(skip_scale));    // (2)
     pass_through(p.dy, p.dx[1], S(branch_scale));  // (3)
+  }
+
+  [[nodiscard]] Moment push(const PushDoor& p) const {
+    const Moment& x = *p.x[0];
+    const Moment& f = *p.x[1];
+    const double a = skip_scale * skip_scale;
+    const double b = branch_scale * branch_scale;
+    const Index tokens = p.batch.tokens();
+    Moment y;
+    y.K = Kernel::from(tokens, [&](Index t, Index s) { return a * x.K(t, s) + b * f.K(t, s); });  // (4)
+    y.mean.resize(static_cast<std::size_t>(tokens));
+    y.own.resize(static_cast<std::size_t>(tokens));
+    for (Index t = 0; t < tokens; ++t) {
+      y.mean[static_cast<std::size_t>(t)] = skip_scale * x.mean_at(t) + branch_scale * f.mean_at(t);
+      y.own[static_cast<std::size_t>(t)] = skip_scale * x.own_at(t) + branch_scale * f.own_at(t);
+    }
+    // (K + F)^2 noise = K^2 noise_x + F^2 noise_f + 2 K F / n: sampling noises add, and so does the product of the two
+    const double k = a * spread(x.K);
+    const double g = b * spread(f.K);
+    const double total = (k + g) * (k + g);
+    y.noise = total > 0 ? (k * k * x.noise + g * g * f.noise + 2 * k * g / static_cast<double>(width)) / total : x.noise;
+    return y;
+  }
+
+  [[nodiscard]] Pulled pull(const PullDoor& p) const {
+    return {{{p.dy.G.scaled(skip_scale * skip_scale)}, {p.dy.G.scaled(branch_scale * branch_scale)}}, {}};  // (5)
+  }
+
+ private:
+  // what tells tokens apart: the trace less the part all have in common
+  static double spread(const Kernel& K) {
+    const double n = static_cast<double>(K.tokens());
+    return n > 1 ? K.trace() / n - K.sum() / (n * n) : K.trace();
   }
 };
 static_assert(Op<Residual>);

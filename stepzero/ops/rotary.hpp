@@ -4,6 +4,9 @@
 // Forward    (y_a, y_b) = R(pos w_i) (x_a, x_b),  R(p) = [cos p, -sin p; sin p, cos p]         (1)
 //            w_i = base^(-2i / turned); pair i is channels (i, i + turned/2), or (2i, 2i + 1) interleaved (GPT-J)
 // Backward   (dx_a, dx_b) = R(-pos w_i) (dy_a, dy_b): the transpose is the turn back            (2)
+// Push       L_ts = r(pos_t - pos_s) K_ts,  r(p) = (2 sum_i cos(p w_i) + untouched channels) / head_dim             (3)
+// Pull       H_ts = r(pos_t - pos_s) G_ts                                   (4)
+// Assumes    channels of a head alike; the attention that samples heads turns them itself
 // Derived in docs/derivations/rotary.md
 #include <cmath>
 
@@ -13,6 +16,7 @@ namespace stepzero {
 
 struct Rotary {
   static constexpr const char* kind = "rotary";
+  static constexpr Grade grade = Grade::large_width;
   Index heads = 1;
   Index head_dim = 2;
   Index turned = 2;  // even, at most head_dim
@@ -40,14 +44,40 @@ struct Rotary {
     if (p.dx[0].wanted()) turn(p.batch, p.dy, p.dx[0], -1);  // (2)
   }
 
+  [[nodiscard]] Moment push(const PushDoor& p) const {
+    Moment y = *p.x[0];
+    if (!y.before_heads) y.before_heads = y.K;
+    y.K = turned_kernel(p.batch, y.K);  // (3)
+    y.rotary = this;
+    return y;
+  }
+
+  [[nodiscard]] Pulled pull(const PullDoor& p) const {
+    const Kernel G = p.dy.before_rotary ? *p.dy.before_rotary : turned_kernel(p.batch, p.dy.G);  // (4)
+    return {{{.G = G, .weight_gain = p.dy.weight_gain}}, {}};
+  }
+
  private:
+  [[nodiscard]] Kernel turned_kernel(const Batch& batch, const Kernel& K) const {
+    std::vector<double> r(static_cast<std::size_t>(batch.length), static_cast<double>(head_dim - turned));
+    for (Index i = 0; i < turned / 2; ++i) {
+      const double w = frequency(i);
+      for (Index d = 0; d < batch.length; ++d) r[static_cast<std::size_t>(d)] += 2 * std::cos(static_cast<double>(d) * w);
+    }
+    return Kernel::from(K.tokens(), [&](Index t, Index s) {
+      const Index distance = std::abs(batch.position(t) - batch.position(s));
+      return K(t, s) * r[static_cast<std::size_t>(distance)] / static_cast<double>(head_dim);
+    });
+  }
+
   template <class S>
   void turn(const Batch& batch, View<const S> x, const Into<S>& y, double direction) const {
     const Index half = turned / 2;
     Tensor<double> table(batch.length, 2 * half);  // cos, sin for each position
-    for (Index pos = 0; pos < batch.length; ++pos) {
-      for (Index i = 0; i < half; ++i) {
-        const double angle = static_cast<double>(pos) * frequency(i);
+    for (Index i = 0; i < half; ++i) {
+      const double w = frequency(i);
+      for (Index pos = 0; pos < batch.length; ++pos) {
+        const double angle = static_cast<double>(pos) * w;
         table(pos, 2 * i) = std::cos(angle);
         table(pos, 2 * i + 1) = direction * std::sin(angle);
       }

@@ -5,14 +5,21 @@
 //            softcap: y = cap tanh(x / cap)                                 (2)
 // Backward   scale: dx = c dy                                               (3)
 //            softcap: dx = (1 - (y / cap)^2) dy                             (4)
+// Push       scale: c^2 K;  softcap: as an elementwise function            (5)
+// Pull       scale: c^2 G;  softcap: as an elementwise function            (6)
+// Assumes    softcap: x Gaussian, dy independent of x
 // Derived in docs/derivations/scale.md
+#include <cmath>
+
 #include "stepzero/kernels/vector_math.hpp"
+#include "stepzero/ops/function_kernel.hpp"
 #include "stepzero/ops/position.hpp"
 
 namespace stepzero {
 
 struct Scale {
   static constexpr const char* kind = "scale";
+  static constexpr Grade grade = Grade::exact;
   Index width = 0;
   double factor = 1;
 
@@ -30,6 +37,16 @@ struct Scale {
   void backward(const Up<S>& p) const {
     pass_through(p.dy, p.dx[0], S(factor));  // (3)
   }
+
+  [[nodiscard]] Moment push(const PushDoor& p) const {
+    Moment y = *p.x[0];
+    y.K = y.K.scaled(factor * factor);  // (5)
+    for (double& m : y.mean) m *= factor;
+    for (double& a : y.own) a *= factor;
+    return y;
+  }
+
+  [[nodiscard]] Pulled pull(const PullDoor& p) const { return {{{p.dy.G.scaled(factor * factor)}}, {}}; }  // (6)
 };
 static_assert(Op<Scale>);
 
@@ -43,6 +60,7 @@ void softcap_row(S* x, Index n, double cap) {
 
 struct Softcap {
   static constexpr const char* kind = "softcap";
+  static constexpr Grade grade = Grade::large_width;
   Index width = 0;
   double cap = 30;
 
@@ -73,6 +91,16 @@ struct Softcap {
       }
     });
   }
+
+  [[nodiscard]] Moment push(const PushDoor& p) const {
+    Moment y = push_function(p, [this](double x) { return cap * std::tanh(x / cap); });  // (5)
+    y.own = p.x[0]->own;
+    for (double& a : y.own) a = cap * std::tanh(a / cap);
+    return y;
+  }
+
+  [[nodiscard]] Pulled pull(const PullDoor& p) const { return pull_function(p, [this](double x) { return Tanh::slope(x / cap); }); }  // (6)
+
 };
 static_assert(Op<Softcap>);
 

@@ -32,8 +32,9 @@ std::string header(const Signal& s) {
   const Architecture& a = s.architecture;
   std::string out = fmt::format("{}  {} parameters, {} layers, width {}, {} heads\n", show(a.name), with_commas(s.parameter_count), a.layers,
                                 a.width, a.heads);
-  out += fmt::format("scheme {}, tokens {} {} x {}, {} from seed {}{}\n\n", show(s.scheme), show(s.tokens), s.batch, s.seq_len,
-                     s.seeds == 1 ? "1 draw" : fmt::format("{} draws", s.seeds), s.seed, s.weightless ? ", weightless" : "");
+  const std::string how = s.seeds == 0 ? "predicted" : fmt::format("{} from seed {}", s.seeds == 1 ? "1 draw" : fmt::format("{} draws", s.seeds), s.seed);
+  out += fmt::format("scheme {}, tokens {} {} x {}, {}{}\n\n", show(s.scheme), show(s.tokens), s.batch, s.seq_len, how,
+                     s.weightless ? ", weightless" : "");
   return out;
 }
 
@@ -69,7 +70,7 @@ std::string totals(const Signal& s) {
   std::string out = fmt::format("\nloss           {}   (a uniform guess: ln {} = {:.4g})\n", with_error(s.loss), s.architecture.vocab, uniform);
   out += fmt::format("gradient norm  {}\n", with_error(s.gradient_norm));
   auto largest = s.parameters;
-  std::ranges::stable_sort(largest, std::ranges::greater(), [](const ParameterSignal& p) { return p.gradient_norm.measured.value_or(0); });
+  std::ranges::stable_sort(largest, std::ranges::greater(), [](const ParameterSignal& p) { return p.gradient_norm.measured.value_or(p.gradient_norm.predicted.value_or(0)); });
   out += "largest        ";
   for (std::size_t i = 0; i < std::min<std::size_t>(3, largest.size()); ++i) {
     out += fmt::format("{}{} {}", i == 0 ? "" : "\n               ", number(largest[i].gradient_norm), show(largest[i].name));

@@ -129,12 +129,14 @@ Signal Ensemble::result() const {
 
 std::optional<NotFinite> find_not_finite(const Signal& signal) {
   std::optional<NotFinite> first;
-  for_each_value(signal, [&](const Value& value, Average, const auto& where, const char* what) {
-    // the totals come first in the order; a node says more
-    const bool total = std::string_view(where) == "loss" || std::string_view(where) == "gradient";
-    if (!value.measured || std::isfinite(*value.measured)) return;
-    if (!first || (!total && (first->where == "loss" || first->where == "gradient"))) first = {std::string(where), what};
-  });
+  const auto look = [&](const Value& value, const std::string& where, const char* what) {
+    if (!first && value.measured && !std::isfinite(*value.measured)) first = {where, what};
+  };
+  for (const NodeSignal& n : signal.nodes) look(n.forward.second_moment, n.name, "the signal");
+  for (const AttentionSignal& a : signal.attention) look(a.entropy, a.name, "the attention");
+  look(signal.loss, "the loss", "the result");
+  for (auto n = signal.nodes.rbegin(); n != signal.nodes.rend(); ++n) look(n->backward.norm, n->name, "the gradient");
+  for_each_value(signal, [&](const Value& value, Average, const auto& where, const char* what) { look(value, std::string(where), what); });
   return first;
 }
 

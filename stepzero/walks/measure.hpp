@@ -32,7 +32,7 @@ class Ensemble {
   int count_ = 0;
 };
 
-// The first number that is not finite, in the order of the pass: {} where all is well.
+// The first number that is not finite, in the order of the pass (down, then up): {} where all is well.
 struct NotFinite {
   std::string where;
   std::string what;

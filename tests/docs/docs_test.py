@@ -3,9 +3,10 @@
 
     python3 tests/docs/docs_test.py [ROOT]
 
-1. heads      each op file has a head with What, Shapes, Forward, Backward and its derivation page
+1. heads      each op file has a head with What, Shapes, Forward, Backward, Push, Pull, Assumes and its derivation page
 2. equations  each number of the head is defined once, stands in the page with the same text, and is implemented by a
-              code line; each number a comment of the code mentions is defined by the head
+              code line of OP.hpp or of OP_moments.cpp beside it; each number a comment of the code mentions is defined
+              by the head
 3. links      each relative link of the Markdown pages points to a file
 4. paths      no text file names a home or workspace directory
 """
@@ -15,8 +16,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-WORDS = ("What", "Shapes", "Forward", "Backward")
-NOT_OPS = {"op.hpp", "all.hpp"}
+WORDS = ("What", "Shapes", "Forward", "Backward", "Push", "Pull", "Assumes")
+NOT_OPS = {"op.hpp", "all.hpp", "moments.hpp", "function_kernel.hpp"}  # the contract, the list, and what ops share
 PAGE = re.compile(r"Derived in (docs/derivations/\w+\.md)")
 DEFINED = re.compile(r"^(.*?\S)\s{2,}\((\d+)\)(?:\s{2,}.*)?$")  # "Forward    Y = S E,   ...      (1)"
 MENTIONED = re.compile(r"(?<![\w)\]])\((\d+)\)")
@@ -89,12 +90,18 @@ def check_op(report, root, path):
     numbers = [n for n, _ in defined]
     report.check(numbers == list(range(1, len(numbers) + 1)) and numbers, name,
                  f"the head must define (1), (2), ... once each and in order, it defines {numbers}")
-    seen = mentions(code)
-    for line, n, _ in seen:
-        report.check(n in numbers, f"{name}:{line}", f"mentions ({n}), the head does not define it")
-    implemented = {n for _, n, on_code in seen if on_code}
+    parts = [(name, code)]
+    moments = path.with_name(path.stem + "_moments.cpp")
+    if moments.is_file():
+        parts.append((moments.relative_to(root).as_posix(), list(enumerate(read(moments).splitlines(), 1))))
+    implemented = set()
+    for part, lines in parts:
+        for line, n, on_code in mentions(lines):
+            report.check(n in numbers, f"{part}:{line}", f"mentions ({n}), the head of {name} does not define it")
+            if on_code:
+                implemented.add(n)
     for n in numbers:
-        report.check(n in implemented, name, f"no code line ends in // ({n})")
+        report.check(n in implemented, name, f"no code line ends in // ({n}), here or in {moments.name}")
 
     named = PAGE.search(joined)
     if not report.check(named, name, "the head has no line 'Derived in docs/derivations/X.md'"):

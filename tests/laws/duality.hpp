@@ -4,7 +4,7 @@
 #include <cmath>
 #include <random>
 
-#include "examples.hpp"
+#include "tests/laws/examples.hpp"
 
 namespace stepzero::laws {
 

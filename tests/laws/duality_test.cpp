@@ -1,5 +1,5 @@
 // Law L1 for every op in the one list, and the test of the test: spoiled doors must be seen.
-#include "duality.hpp"
+#include "tests/laws/duality.hpp"
 
 #include <set>
 

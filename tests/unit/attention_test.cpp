@@ -202,7 +202,7 @@ TEST(Attention, AgreesWithFourLoops) {
 
 TEST(Attention, SummaryAgreesWithFourLoops) {
   for (const Case& c : cases()) {
-    for (const Index length : {1, 2, 63, 64, 65, 130}) {
+    for (const Index length : {1, 2, 65}) {
       Tensors t(c.op, 2, length, static_cast<unsigned>(length) + 1000);
       const Reference r = reference(c.op, t);
       t.run(c.op);

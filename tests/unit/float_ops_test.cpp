@@ -1,7 +1,7 @@
 // What ships is float: every op's two value doors in float against the same doors in double, and the same bits whatever
 // the number of threads.
-#include <bit>
 #include <cfloat>
+#include <cstdlib>
 #include <cstring>
 #include <set>
 

@@ -2,6 +2,7 @@
 #include <array>
 #include <cfloat>
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <random>
@@ -84,8 +85,8 @@ std::string row(const std::string& what, const std::string& target, const Worst&
 // (sigmoid, tanh, silu), else also what one rounding of x does to it, |x f'(x)|. Below FLT_MIN floats lose digits, hence
 // the floor. Two places are excused:
 // * sigmoids stop at exp(88), so far below zero they end at 6e-39 instead of falling further; nothing in float sees it.
-// * gelu's normal tail is fitted down to z = -4.1 and then stays at 3e-9. 1 + erf(z) cancels to rounding there in any float
-//   formula (that is what PyTorch computes), so below x = -4 the scale is |x|, and for the slope 1.
+// * gelu's normal tail is a fit whose relative accuracy fades below z = -3. 1 + erf(z) cancels to rounding there in the
+//   plain float formula (which is what PyTorch computes), so below x = -4 the scale is |x|, and for the slope 1.
 template <class Phi>
 double value_scale(double x, double f, double slope) {
   if (std::is_same_v<Phi, GeluErf> && x < -4) return std::abs(x);

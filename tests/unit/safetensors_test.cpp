@@ -113,8 +113,9 @@ TEST(SafetensorsRead, parts_of_a_tensor) {
   EXPECT_TRUE(file.read_f32(tensor, brains.size(), {}));
   std::vector<float> two(2);
   EXPECT_THAT(file.read_f32(tensor, 99'999, two).error().message,
-              HasSubstr("tensor \"w\": elements 99999 to 100001 wanted, it has 100000"));
-  EXPECT_FALSE(file.read_f32(tensor, ~std::uint64_t{0}, two));
+              HasSubstr("tensor \"w\": 2 elements from 99999 on are wanted, it has 100000"));
+  // In 64 bits this is one element before the first.
+  EXPECT_THAT(file.read_f32(tensor, ~std::uint64_t{0}, two).error().message, HasSubstr("it has 100000"));
 }
 
 TEST(SafetensorsRead, other_dtypes_are_refused_by_name) {
@@ -149,6 +150,18 @@ TEST(SafetensorsRead, threads_share_one_file) {
   EXPECT_EQ(wrong, 0);
 }
 
+TEST(InputFile, reads_within_its_size) {
+  const Scratch scratch;
+  const auto file = InputFile::open(scratch.put("f", "abc"));
+  ASSERT_TRUE(file);
+  std::byte two[2];
+  EXPECT_TRUE(file->read(1, two));
+  EXPECT_TRUE(file->read(3, {}));
+  for (const std::uint64_t offset : {std::uint64_t{2}, std::uint64_t{4}, ~std::uint64_t{0}})
+    EXPECT_THAT(file->read(offset, two).error().message,
+                HasSubstr("f: byte " + std::to_string(offset) + ": 2 bytes wanted, the file has 3"));
+}
+
 TEST(SafetensorsWrite, comes_back_as_it_went) {
   const Scratch scratch;
   const std::vector<float> a = {1, 2, 3, 4, 5, 6}, b = {std::numeric_limits<float>::quiet_NaN()};
@@ -174,8 +187,9 @@ TEST(SafetensorsWrite, bytes_are_the_reference_writer_s) {
   const Scratch scratch;
   const std::vector<float> one = {1.0F};
   ASSERT_TRUE(write_safetensors(scratch.path("m"), {{"b", {1}, one}, {"a", {}, one}}, {{"format", "pt"}}));
-  const std::string header =
-      R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})";
+  const std::string header = R"({"__metadata__":{"format":"pt"},)"
+                             R"("a":{"dtype":"F32","shape":[],"data_offsets":[0,4]},)"
+                             R"("b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})";
   const std::string padded = header + std::string((8 - header.size() % 8) % 8, ' ');
   EXPECT_EQ(scratch.get("m"), safetensors_bytes(padded, bytes_of<float>({1, 1})));
   ASSERT_TRUE(write_safetensors(scratch.path("nothing"), {}, {}));
@@ -208,6 +222,7 @@ TEST(OutputFile, old_file_stays_unless_told) {
   const Scratch scratch;
   const std::string path = scratch.put("m", "old");
   EXPECT_THAT(write_safetensors(path, {}, {}).error().message, HasSubstr("m: the file exists"));
+  EXPECT_FALSE(OutputFile::create(path, 0));  // said before the work, not after
   EXPECT_EQ(scratch.get("m"), "old");
   ASSERT_EQ(::chmod(path.c_str(), 0640), 0);
   ASSERT_TRUE(write_safetensors(path, {}, {}, true));

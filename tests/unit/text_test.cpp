@@ -104,6 +104,9 @@ TEST(Utf8, as_the_standard_says) {
       EXPECT_EQ(find_invalid_utf8(std::string(at, 'a') + bad + std::string(20, 'b')), at);
   }
   EXPECT_TRUE(valid_utf8(""));
+  // What stands behind the end of the view does not complete it.
+  EXPECT_FALSE(valid_utf8(std::string_view("層").substr(0, 2)));
+  EXPECT_FALSE(valid_utf8(std::string_view("é").substr(0, 1)));
 }
 
 TEST(Closest, finds_what_was_meant) {
@@ -125,6 +128,8 @@ TEST(Closest, is_silent_when_nothing_is_near) {
   EXPECT_EQ(closest("gxyz", known), "");
   EXPECT_EQ(closest(std::string(1'000'000, 'a'), known), "");
   EXPECT_EQ(closest("gpt2", {}), "");
+  const std::vector<std::string> endless = {std::string(100'000, 'a')};  // the work is the product of the lengths
+  EXPECT_EQ(closest(std::string(100'001, 'a'), endless), "");
 }
 
 }  // namespace

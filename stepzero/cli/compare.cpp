@@ -1,0 +1,59 @@
+#include <algorithm>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "stepzero/cli/command.hpp"
+#include "stepzero/report/compare.hpp"
+#include "stepzero/report/json.hpp"
+#include "stepzero/walks/measure.hpp"
+#include "stepzero/walks/predict.hpp"
+
+namespace stepzero::cli {
+
+namespace {
+
+struct CompareFlags : CommonFlags {
+  bool weightless = false;
+  bool full = false;
+};
+
+int run(const CompareFlags& flags) {
+  auto setup = prepare(flags);
+  if (!setup) return complain(setup.error());
+  const auto scheme = find_scheme(flags.scheme);
+  if (!scheme) return complain(scheme.error());
+  const Signal theory = predict(setup->graph, setup->architecture, setup->batch, **scheme);
+  Expected<Signal> real;
+  {
+    Progress progress("measuring", flags.quiet);
+    MeasureOptions options;
+    options.scheme = *scheme;
+    options.seed = flags.seed;
+    options.seeds = flags.seeds;
+    options.weightless = flags.weightless;
+    options.progress = [&](double fraction, int seed) { progress.show(fraction, fmt::format("draw {} of {}", seed + 1, flags.seeds)); };
+    real = measure(setup->graph, setup->architecture, setup->batch, options);
+  }
+  if (!real) return complain(real.error());
+  Signal joined = join(theory, *real);
+  joined.tokens = flags.tokens;
+  joined.weightless = flags.weightless;
+  if (const int code = print(flags.json ? to_json(joined) + "\n" : compare_text(joined, flags.full)); code != Exit::fine) return code;
+  return std::ranges::any_of(compare(joined), &Comparison::wrong) ? Exit::findings : Exit::fine;
+}
+
+}  // namespace
+
+void declare_compare(CLI::App& app, int& exit_code) {
+  auto* verb = app.add_subcommand("compare", "predicted and measured side by side, the worst first");
+  auto flags = std::make_shared<CompareFlags>();
+  flags->seeds = 8;
+  flags->declare(*verb);
+  verb->add_flag("--weightless", flags->weightless, "measure without making the weights: any size of model");
+  verb->add_flag("--full", flags->full, "every number, not only the worst twelve");
+  verb->footer("Exit code 1 when a number is off by more than both 5 standard errors and 10 %.\n\nExamples:\n  stepzero compare gpt2 --seeds 16\n  stepzero compare gpt2 --set layers=2 --set norm_placement=post --scheme he\n");
+  verb->callback([flags, &exit_code] { exit_code = run(*flags); });
+}
+
+}  // namespace stepzero::cli

@@ -1,0 +1,37 @@
+#include <memory>
+
+#include "stepzero/cli/command.hpp"
+#include "stepzero/report/json.hpp"
+#include "stepzero/report/terminal.hpp"
+#include "stepzero/walks/predict.hpp"
+
+namespace stepzero::cli {
+
+namespace {
+
+struct PredictFlags : CommonFlags {
+  bool full = false;
+};
+
+int run(const PredictFlags& flags) {
+  auto setup = prepare(flags);
+  if (!setup) return complain(setup.error());
+  const auto scheme = find_scheme(flags.scheme);
+  if (!scheme) return complain(scheme.error());
+  Signal signal = predict(setup->graph, setup->architecture, setup->batch, **scheme);
+  signal.tokens = flags.tokens;
+  return print(flags.json ? to_json(signal) + "\n" : to_text(signal, flags.full));
+}
+
+}  // namespace
+
+void declare_predict(CLI::App& app, int& exit_code) {
+  auto* verb = app.add_subcommand("predict", "every moment by theory: no weights, any size of model");
+  auto flags = std::make_shared<PredictFlags>();
+  flags->declare(*verb);
+  verb->add_flag("--full", flags->full, "every node and parameter, not only a row a layer");
+  verb->footer("Examples:\n  stepzero predict llama-3-8b\n  stepzero predict gpt2 --set layers=48 --scheme xavier-normal --json\n");
+  verb->callback([flags, &exit_code] { exit_code = run(*flags); });
+}
+
+}  // namespace stepzero::cli

@@ -1,0 +1,101 @@
+// The moment doors of the loss: what a softmax over V Gaussian logits does.
+#include <cmath>
+
+#include "stepzero/core/random.hpp"
+#include "stepzero/ops/cross_entropy.hpp"
+
+namespace stepzero {
+
+namespace {
+
+// Of V independent logits of variance v: E ln sum exp, and E sum p^2.
+struct Softmax {
+  double log_sum;
+  double sum_squares;
+};
+
+// Small variance: the sum is sharp, ln E less half its relative variance. Large: a few logits carry it, so draw them.
+Softmax gaussian_softmax(double v, double vocab) {
+  const double relative_variance = std::expm1(v) / vocab;
+  if (relative_variance < 0.01) return {std::log(vocab) + v / 2 - relative_variance / 2, std::exp(v) / vocab};
+  constexpr int draws = 32;
+  std::vector<double> z(static_cast<std::size_t>(vocab));
+  Softmax mean{0, 0};
+  for (int d = 0; d < draws; ++d) {
+    fill(Distribution::normal(1), make_stream(0, "logits"), static_cast<std::uint64_t>(d) * z.size(), std::span<double>(z));
+    double top = -1e300, sum = 0, squares = 0;
+    for (const double x : z) top = std::max(top, x);
+    for (const double x : z) {
+      const double e = std::exp(std::sqrt(v) * (x - top));
+      sum += e;
+      squares += e * e;
+    }
+    mean.log_sum += (std::sqrt(v) * top + std::log(sum)) / draws;
+    mean.sum_squares += squares / (sum * sum) / draws;
+  }
+  return mean;
+}
+
+// The softmax of every token, with the own id's logit set apart under a tied head.
+struct Tokens {
+  std::vector<double> log_sum, own_probability, own_logit, sum_squares;
+  bool tied;
+
+  Tokens(const Moment& x, Index tokens, double vocab) : tied(!x.own.empty()) {
+    double last = -1;
+    Softmax rest{};
+    for (Index t = 0; t < tokens; ++t) {
+      const double v = x.K(t, t);
+      if (v != last) rest = gaussian_softmax(v, tied ? vocab - 1 : vocab);
+      last = v;
+      const double mu = x.own_at(t);
+      const double top = std::max(mu, rest.log_sum);
+      const double total = tied ? top + std::log(std::exp(mu - top) + std::exp(rest.log_sum - top)) : rest.log_sum;
+      log_sum.push_back(total);
+      own_logit.push_back(mu);
+      own_probability.push_back(tied ? std::exp(mu - total) : 0);
+      sum_squares.push_back(rest.sum_squares);
+    }
+  }
+};
+
+}  // namespace
+
+Moment CrossEntropy::push(const PushDoor& p) const {
+  const Tokens tokens(*p.x[0], p.batch.tokens(), static_cast<double>(vocab));
+  const double n = scored(p.batch);
+  Moment y;
+  for (Index t = 0; t < p.batch.tokens(); ++t) {
+    const bool own = tokens.tied && p.batch.targets[t] == p.batch.ids[t];
+    y.mean.push_back(p.batch.targets[t] < 0 ? 0 : (tokens.log_sum[t] - (own ? tokens.own_logit[t] : 0)) / n);  // (4)
+  }
+  y.K = Kernel::from(p.batch.tokens(), [&](Index t, Index s) { return y.mean[t] * y.mean[s]; });
+  return y;
+}
+
+Pulled CrossEntropy::pull(const PullDoor& p) const {
+  const Moment& x = *p.x[0];
+  const double v = static_cast<double>(vocab);
+  const Tokens tokens(x, p.batch.tokens(), v);
+  const auto& own = tokens.own_probability;
+  const auto& ids = p.batch.ids;
+  const auto& targets = p.batch.targets;
+  const double n = scored(p.batch);
+  // p_t(y): the own id apart, the rest alike in expectation
+  const auto probability = [&](Index t, Index y) { return tokens.tied && y == ids[t] ? own[t] : (1 - own[t]) / v; };
+  // <p_t, p_s>: e^(K_ts)/V for the rest, which at t = s is sum p^2
+  const auto overlap = [&](Index t, Index s) {
+    const double rest = std::sqrt(tokens.sum_squares[t] * tokens.sum_squares[s]) * std::exp(x.K(t, s) - (x.K(t, t) + x.K(s, s)) / 2);
+    double sum = (1 - own[t]) * (1 - own[s]) * rest;
+    if (tokens.tied) sum += ids[t] == ids[s] ? own[t] * own[s] : (own[t] * (1 - own[s]) + own[s] * (1 - own[t])) / v;
+    return sum;
+  };
+  Kernel G = Kernel::from(p.batch.tokens(), [&](Index t, Index s) {
+    if (targets[t] < 0 || targets[s] < 0) return 0.0;
+    const double same = targets[t] == targets[s] ? 1 : 0;
+    return p.dy.G(t, s) * (same - probability(t, targets[s]) - probability(s, targets[t]) + overlap(t, s)) / (n * n);  // (5)
+  });
+  return {{{G}}, {}};
+}
+
+}  // namespace stepzero

@@ -1,0 +1,150 @@
+#pragma once
+// The kernels of elementwise functions: E f(u) f(v) for a Gaussian pair, for all pairs of tokens at once.
+//
+//     f(s z) = sum_k c_k(s) h_k(z),  h_k the orthonormal Hermite polynomials
+//     E f(u) f(v) = sum_k c_k(s_t) c_k(s_s) rho^k
+//
+// cut at k_max; what the cut leaves of E f(u)^2 is carried at rho^(k_max+1), which is exact at rho = 1. Functions with a
+// kink converge slowly and have closed forms (arc-cosine kernels).
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "stepzero/core/gauss.hpp"
+#include "stepzero/ops/op.hpp"
+
+namespace stepzero {
+
+inline constexpr int hermite_cut = 32;
+
+// Hermite coefficients of f at one standard deviation; the last is the root of what the cut leaves.
+template <class F>
+std::vector<double> hermite_row(const F& f, double std) {
+  std::vector<double> c = hermite_coefficients(f, std, hermite_cut);
+  double rest = expect([&](double x) { return f(x) * f(x); }, std);
+  for (const double x : c) rest -= x * x;
+  c.push_back(std::sqrt(std::max(rest, 0.0)));
+  return c;
+}
+
+// The coefficients at each token's standard deviation. They are smooth in it, and after a norm all tokens have nearly
+// the same: a few Chebyshev nodes over the range serve them all.
+template <class F>
+Matrix hermite_table(const Kernel& K, const F& f) {
+  std::vector<double> std(static_cast<std::size_t>(K.tokens()));
+  for (Index t = 0; t < K.tokens(); ++t) std[static_cast<std::size_t>(t)] = std::sqrt(std::max(K(t, t), 0.0));
+  const auto [low, high] = std::ranges::minmax(std);
+  const bool wide = !(low > 0) || high > 1.5 * low;
+  const std::size_t nodes = wide ? std.size() : std::min<std::size_t>(std.size(), high < 1.01 * low ? 4 : 9);
+  Matrix c(K.tokens(), hermite_cut + 2);
+  if (nodes == std.size()) {
+    for (Index t = 0; t < K.tokens(); ++t) std::ranges::copy(hermite_row(f, std[static_cast<std::size_t>(t)]), c.view().row(t));
+    return c;
+  }
+  std::vector<double> at, weight;
+  std::vector<std::vector<double>> rows;
+  for (std::size_t i = 0; i < nodes; ++i) {
+    const double angle = std::numbers::pi * (static_cast<double>(i) + 0.5) / static_cast<double>(nodes);
+    at.push_back((low + high) / 2 + (high - low) / 2 * std::cos(angle));
+    weight.push_back((i % 2 == 0 ? 1 : -1) * std::sin(angle));
+    rows.push_back(hermite_row(f, at.back()));
+  }
+  for (Index t = 0; t < K.tokens(); ++t) {  // barycentric interpolation
+    double* to = c.view().row(t);
+    std::fill_n(to, hermite_cut + 2, 0.0);
+    double total = 0;
+    for (std::size_t i = 0; i < nodes; ++i) {
+      const double distance = std[static_cast<std::size_t>(t)] - at[i];
+      if (std::abs(distance) < 1e-14 * high) {
+        std::ranges::copy(rows[i], to);
+        total = 1;
+        break;
+      }
+      const double w = weight[i] / distance;
+      total += w;
+      for (Index k = 0; k < hermite_cut + 2; ++k) to[k] += w * rows[i][static_cast<std::size_t>(k)];
+    }
+    for (Index k = 0; k < hermite_cut + 2; ++k) to[k] /= total;
+  }
+  return c;
+}
+
+// K_ts / sqrt(K_tt K_ss), 0 where a token is zero
+class Correlation {
+ public:
+  explicit Correlation(const Kernel& K) : K_(K) {
+    for (Index t = 0; t < K.tokens(); ++t) inverse_.push_back(K(t, t) > 0 ? 1 / std::sqrt(K(t, t)) : 0);
+  }
+  double operator()(Index t, Index s) const {
+    return std::clamp(K_(t, s) * inverse_[static_cast<std::size_t>(t)] * inverse_[static_cast<std::size_t>(s)], -1.0, 1.0);
+  }
+
+ private:
+  const Kernel& K_;
+  std::vector<double> inverse_;
+};
+
+// E f(u_t) f(u_s) for all pairs, given the table of f
+inline Kernel function_kernel(const Kernel& K, const Matrix& c) {
+  const Correlation correlation(K);
+  return Kernel::from(K.tokens(), [&](Index t, Index s) {
+    const double rho = t == s ? 1 : correlation(t, s);
+    const double* a = c.view().row(t);
+    const double* b = c.view().row(s);
+    double sum = 0;
+    for (Index k = c.cols(); k-- > 0;) sum = sum * rho + a[k] * b[k];
+    return sum;
+  });
+}
+
+template <class F>
+Moment push_function(const PushDoor& p, const F& f) {
+  const Moment& x = *p.x[0];
+  Moment y;
+  const Matrix c = hermite_table(x.K, f);
+  y.K = function_kernel(x.K, c);
+  for (Index t = 0; t < p.batch.tokens(); ++t) y.mean.push_back(c(t, 0));  // h_0 = 1
+  y.noise = x.noise;
+  return y;
+}
+
+template <class F>
+Pulled pull_function(const PullDoor& p, const F& slope) {
+  const Kernel E = function_kernel(p.x[0]->K, hermite_table(p.x[0]->K, slope));
+  return {{{Kernel::from(p.batch.tokens(), [&](Index t, Index s) { return p.dy.G(t, s) * E(t, s); })}}, {}};
+}
+
+// Closed forms, of variances a, b and covariance c; theta is the angle between the two tokens.
+inline double angle(double a, double b, double c) {
+  const double size = std::sqrt(a * b);
+  return size > 0 ? std::acos(std::clamp(c / size, -1.0, 1.0)) : std::numbers::pi / 2;
+}
+inline double step_kernel(double a, double b, double c) { return (std::numbers::pi - angle(a, b, c)) / (2 * std::numbers::pi); }
+inline double relu_kernel(double a, double b, double c) {
+  const double theta = angle(a, b, c);
+  return std::sqrt(a * b) * (std::sin(theta) + (std::numbers::pi - theta) * std::cos(theta)) / (2 * std::numbers::pi);
+}
+inline double relu_squared_kernel(double a, double b, double c) {
+  const double theta = angle(a, b, c);
+  const double cos = std::cos(theta);
+  return a * b * (3 * std::sin(theta) * cos + (std::numbers::pi - theta) * (1 + 2 * cos * cos)) / (2 * std::numbers::pi);
+}
+inline double relu_mean(double variance) { return std::sqrt(variance / (2 * std::numbers::pi)); }
+inline double relu_squared_mean(double variance) { return variance / 2; }
+
+inline Moment push_closed(const PushDoor& p, double (*kernel)(double, double, double), double (*mean)(double)) {
+  const Kernel& K = p.x[0]->K;
+  Moment y;
+  y.K = Kernel::from(K.tokens(), [&](Index t, Index s) { return kernel(K(t, t), K(s, s), K(t, s)); });
+  y.mean.resize(static_cast<std::size_t>(K.tokens()));
+  for (Index t = 0; t < K.tokens(); ++t) y.mean[static_cast<std::size_t>(t)] = mean(K(t, t));
+  y.noise = p.x[0]->noise;
+  return y;
+}
+
+inline Pulled pull_closed(const PullDoor& p, double (*slope)(double, double, double)) {
+  const Kernel& K = p.x[0]->K;
+  return {{{Kernel::from(K.tokens(), [&](Index t, Index s) { return p.dy.G(t, s) * slope(K(t, t), K(s, s), K(t, s)); })}}, {}};
+}
+
+}  // namespace stepzero

@@ -1,0 +1,30 @@
+#pragma once
+// Predicted and measured side by side.
+#include <string>
+#include <vector>
+
+#include "stepzero/report/signal.hpp"
+
+namespace stepzero {
+
+struct Comparison {
+  std::string where;
+  std::string what;
+  double predicted = 0;
+  double measured = 0;
+  double standard_error = 0;
+  double error = 0;  // relative; for cosines, entropies and the loss the difference itself, for means in units of the rms
+  double z = 0;
+
+  // Off by more than both 5 standard errors and 10 %.
+  [[nodiscard]] bool wrong() const;
+};
+
+// Puts the measured values of one walk beside the predicted ones of another over the same graph.
+Signal join(const Signal& predicted, const Signal& measured);
+
+std::vector<Comparison> compare(const Signal& joined);  // worst first
+
+std::string compare_text(const Signal& joined, bool full);
+
+}  // namespace stepzero

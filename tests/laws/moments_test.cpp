@@ -1,0 +1,259 @@
+// Laws L2 and L3: over the draw of inputs and parameters, the Gram matrix of forward is push, the Gram matrix of backward is
+// pull, and so is the squared norm of every parameter's gradient. A rule graded exact must show no bias at all; a rule of large
+// width must lose its bias as the width doubles. Spoiled by 2 %, every rule must be seen to fail.
+#include <cmath>
+#include <random>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "stepzero/ops/all.hpp"
+
+namespace stepzero::laws {
+namespace {
+
+struct Case {
+  std::string name;
+  AnyOp op;
+  std::vector<Index> inputs;  // channels
+  double size = 1;            // mean square of the inputs
+  int more = 1;               // times as many draws
+};
+
+// Six tokens in two sequences, one id twice in a sequence and one in both.
+Batch small_batch() {
+  Batch batch;
+  batch.sequences = 2;
+  batch.length = 3;
+  batch.ids = {3, 1, 3, 1, 5, 9};
+  batch.targets = {1, 3, 1, 5, 9, 2};
+  batch.seed = 7;
+  return batch;
+}
+
+// A correlation matrix with cosines from 0.3 to 0.8 between tokens and sizes that differ.
+Kernel token_kernel(Index tokens, double size) {
+  return Kernel::from(tokens, [&](Index t, Index s) {
+    const double a = size * (1 + 0.1 * static_cast<double>(t)), b = size * (1 + 0.1 * static_cast<double>(s));
+    return std::sqrt(a * b) * (t == s ? 1 : 0.3 + 0.5 * std::exp(-std::abs(static_cast<double>(t - s))));
+  });
+}
+
+Tensor<double> cholesky(const Kernel& K) {
+  Tensor<double> L(K.tokens(), K.tokens());
+  for (Index i = 0; i < K.tokens(); ++i) {
+    for (Index j = 0; j < K.tokens(); ++j) {
+      double x = j <= i ? K(i, j) : 0;
+      for (Index k = 0; k < j && j <= i; ++k) x -= L(i, k) * L(j, k);
+      L(i, j) = j > i ? 0 : i == j ? std::sqrt(x) : x / L(j, j);
+    }
+  }
+  return L;
+}
+
+using Random = std::mt19937_64;
+
+Tensor<double> draw_wire(const Tensor<double>& L, Index channels, double scale, Random& random) {
+  std::normal_distribution<double> normal;
+  Tensor<double> z(L.rows(), channels), x(L.rows(), channels);
+  for (Index i = 0; i < z.size(); ++i) z.data()[i] = normal(random);
+  gemm(Trans::no, Trans::no, scale, View<const double>(L.view()), View<const double>(z.view()), 0.0, x.view());
+  return x;
+}
+
+// Means and standard errors of many quantities over draws.
+struct Tally {
+  std::vector<std::string> names;
+  std::vector<double> sum, squares, predicted;
+  std::size_t next = 0;
+  double draws = 0;
+
+  void add(const std::string& name, double value, double rule) {
+    if (next == names.size()) {
+      names.push_back(name);
+      sum.push_back(0);
+      squares.push_back(0);
+      predicted.push_back(rule);
+    }
+    sum[next] += value;
+    squares[next] += value * value;
+    ++next;
+  }
+  void end_draw() {
+    next = 0;
+    ++draws;
+  }
+  [[nodiscard]] double mean(std::size_t i) const { return sum[i] / draws; }
+  [[nodiscard]] double error(std::size_t i) const { return std::sqrt(std::max(squares[i] / draws - mean(i) * mean(i), 0.0) / (draws - 1)); }
+  [[nodiscard]] double bias(std::size_t i) const { return mean(i) / predicted[i] - 1; }
+  [[nodiscard]] double bias_error(std::size_t i) const { return error(i) / std::abs(predicted[i]); }
+};
+
+double diagonal(const Kernel& K) { return K.trace(); }
+double rest(const Kernel& K) { return K.sum() - K.trace(); }
+
+Kernel gram(const Tensor<double>& x, double scale) {
+  return Kernel::from(x.rows(), [&](Index t, Index s) {
+    double sum = 0;
+    for (Index c = 0; c < x.cols(); ++c) sum += x(t, c) * x(s, c);
+    return sum * scale;
+  });
+}
+
+// Runs `draws` passes through one op and compares with its own rule.
+Tally run_case(const Case& c, int draws, std::uint64_t seed) {
+  const Batch batch = small_batch();
+  const Index tokens = batch.tokens();
+  Tally tally;
+  std::visit(
+      [&](const auto& op) {
+        Random random(seed);
+        std::normal_distribution<double> normal;
+        const Kernel K = token_kernel(tokens, c.size);
+        const Kernel G = token_kernel(tokens, 1);
+        const Tensor<double> L = cholesky(K), U = cholesky(G);
+        std::vector<Moment> moments(c.inputs.size());
+        std::vector<const Moment*> x_moments;
+        for (std::size_t i = 0; i < c.inputs.size(); ++i) {
+          moments[i].K = K;
+          x_moments.push_back(&moments[i]);
+        }
+        std::vector<Law> laws;
+        for (const ParamShape& shape : op.params()) {
+          laws.push_back(shape.rows > 1 ? Law{0, 1 / static_cast<double>(shape.fan_in)} : Law{1, 0.3});
+        }
+        const Moment y_moment = op.push({batch, x_moments, laws});
+        const Adjoint up{.G = std::is_same_v<std::decay_t<decltype(op)>, CrossEntropy> ? Kernel::from(tokens, [](Index, Index) { return 1.0; }) : G};
+        const Pulled pulled = op.pull({batch, x_moments, laws, y_moment, up});
+        for (int d = 0; d < draws; ++d) {
+          std::vector<Tensor<double>> x, theta, dx, dtheta;
+          for (const Index channels : c.inputs) x.push_back(draw_wire(L, channels, 1, random));
+          for (std::size_t i = 0; i < laws.size(); ++i) {
+            const ParamShape shape = op.params()[i];
+            auto& w = theta.emplace_back(shape.rows, shape.cols);
+            for (Index j = 0; j < w.size(); ++j) w.data()[j] = laws[i].mean + std::sqrt(laws[i].variance) * normal(random);
+          }
+          Batch drawn = batch;
+          drawn.seed = seed + static_cast<std::uint64_t>(d);
+          Tensor<double> y(tokens, op.channels()), keep(tokens, std::max<Index>(op.keep(), 1));
+          const View<double> kept(keep.data(), tokens, op.keep());
+          const std::vector<View<const double>> xv(x.begin(), x.end()), tv(theta.begin(), theta.end());
+          op.forward(Down<double>{drawn, xv, tv, y.view(), kept});
+          const bool loss = std::is_same_v<std::decay_t<decltype(op)>, CrossEntropy>;
+          Tensor<double> dy = draw_wire(U, op.channels(), 1 / std::sqrt(static_cast<double>(op.channels())), random);
+          if (loss) std::fill_n(dy.data(), dy.size(), 1.0);
+          std::vector<Into<double>> dxi, dti;
+          for (const auto& t : x) dxi.push_back({dx.emplace_back(t.rows(), t.cols()).view()});
+          for (const auto& t : theta) dti.push_back({dtheta.emplace_back(t.rows(), t.cols()).view()});
+          op.backward(Up<double>{drawn, xv, tv, y.view(), kept, dy.view(), dxi, dti});
+          if (loss) {
+            double mean = 0, rule = 0;
+            for (Index t = 0; t < tokens; ++t) mean += y(t, 0), rule += y_moment.mean[static_cast<std::size_t>(t)];
+            tally.add("loss", mean, rule);
+          } else {
+            const Kernel Ky = gram(y, 1 / static_cast<double>(op.channels()));
+            tally.add("push, tokens", diagonal(Ky), diagonal(y_moment.K));
+            tally.add("push, pairs", rest(Ky), rest(y_moment.K));
+          }
+          for (std::size_t i = 0; i < dx.size(); ++i) {
+            const Kernel Gx = gram(dx[i], 1);
+            tally.add(fmt::format("pull, input {}, tokens", i), diagonal(Gx), diagonal(pulled.dx[i].G));
+            // the pairs' gradients of a loss nearly cancel: a sum of its own size
+            tally.add(fmt::format("pull, input {}, all", i), loss ? Gx.sum() : rest(Gx), loss ? pulled.dx[i].G.sum() : rest(pulled.dx[i].G));
+          }
+          for (std::size_t i = 0; i < dtheta.size(); ++i) {
+            double squares = 0;
+            for (Index j = 0; j < dtheta[i].size(); ++j) squares += dtheta[i].data()[j] * dtheta[i].data()[j];
+            tally.add(fmt::format("pull, parameter {}", i), squares, pulled.dtheta[i]);
+          }
+          tally.end_draw();
+        }
+      },
+      c.op);
+  return tally;
+}
+
+// Every op, at a width n that can double.
+std::vector<Case> cases(Index n) {
+  std::vector<Case> list = {
+      {"tokens", TokenEmbedding{.vocab = 11, .width = n}, {}},
+      {"learned", LearnedPosition{.positions = 4, .width = n}, {n}},
+      {"sinusoidal", SinusoidalPosition{.width = n}, {n}},
+      {"linear", Linear{.in = n, .out = n + 7, .bias = true}, {n}},
+      {"linear-conv1d", Linear{.in = n, .out = n / 2, .storage = Storage::in_out}, {n}},
+      {"lora", LoraLinear{.in = n, .out = n, .rank = 6, .alpha = 9, .bias = true}, {n}},
+      {"layer-norm", LayerNorm{.width = n}, {n}},
+      {"rms-norm", RmsNorm{.width = n, .eps = 0.5}, {n}},
+      {"rms-norm-heads", RmsNorm{.width = n, .unit_offset = true, .groups = 3}, {3 * n}},
+      {"multiply", Multiply{.width = n}, {n, n}},
+      {"rotary", Rotary{.heads = 2, .head_dim = n, .turned = n / 2, .base = 100}, {2 * n}},
+      {"attention", Attention{.heads = 2, .kv_heads = 2, .key_dim = n, .value_dim = n, .scale = 0.2 / std::sqrt(static_cast<double>(n))}, {2 * n, 2 * n, 2 * n}, 1, 6},
+      {"attention-both", Attention{.heads = 4, .kv_heads = 2, .key_dim = n, .value_dim = n, .scale = 0.2 / std::sqrt(static_cast<double>(n)), .causal = false}, {4 * n, 2 * n, 2 * n}, 1, 6},
+      {"attention-hot", Attention{.heads = 2, .kv_heads = 2, .key_dim = n, .value_dim = n, .scale = 2 / std::sqrt(static_cast<double>(n))}, {2 * n, 2 * n, 2 * n}, 1, 6},
+      {"dropout", Dropout{.width = n, .p = 0.3, .node = 2}, {n}},
+      {"residual", Residual{.width = n, .skip_scale = 1.7, .branch_scale = 0.3}, {n, n}},
+      {"scale", Scale{.width = n, .factor = 2.5}, {n}},
+      {"softcap", Softcap{.width = n, .cap = 1.3}, {n}},
+      {"cross-entropy", CrossEntropy{.vocab = 16 * n}, {16 * n}, 0.5},
+  };
+  const auto add = [&]<class... Ops>(const std::variant<Ops...>*) {
+    const auto one = [&]<class T>(const T*) {
+      if constexpr (requires { typename T::phi; }) list.push_back({T::kind, T{.width = n}, {n}, 1.5, 2});
+    };
+    (one(static_cast<const Ops*>(nullptr)), ...);
+  };
+  add(static_cast<const AnyOp*>(nullptr));
+  return list;
+}
+
+Grade grade_of(const AnyOp& op) {
+  return std::visit([](const auto& o) { return o.grade; }, op);
+}
+
+constexpr Index width = 32;
+constexpr int draws = 1500;
+
+std::string row(const Case& c, const Tally& t, std::size_t i) {
+  return fmt::format("{:<18} {:<24} measured {:.6g} predicted {:.6g} bias {:+.2f} % +- {:.2f} %", c.name, t.names[i], t.mean(i), t.predicted[i],
+                     100 * t.bias(i), 100 * t.bias_error(i));
+}
+
+// Bias allowed besides 6 standard errors: none where the rule is exact.
+double allowance(const Case& c) {
+  switch (grade_of(c.op)) {
+    case Grade::exact: return 0;
+    case Grade::large_width: return 2.0 / static_cast<double>(width);
+    default: return 0.05;  // series cut, or a sampled rule's own noise
+  }
+}
+
+TEST(MomentLaws, PushAndPullHoldForEveryOp) {
+  for (const Case& c : cases(width)) {
+    const Tally t = run_case(c, draws * c.more, 1);
+    for (std::size_t i = 0; i < t.names.size(); ++i) {
+      EXPECT_TRUE(t.bias_error(i) <= 0.025) << "too few draws: " << row(c, t, i);
+      EXPECT_TRUE(std::abs(t.bias(i)) <= 6 * t.bias_error(i) + allowance(c)) << row(c, t, i);
+    }
+  }
+}
+
+// What a rule of large width is wrong by must fall at least like 0.7 when the width doubles.
+TEST(MomentLaws, BiasFallsWithWidth) {
+  const auto narrow = cases(width / 2), wide = cases(2 * width);
+  for (std::size_t k = 0; k < narrow.size(); ++k) {
+    if (grade_of(narrow[k].op) != Grade::large_width) continue;
+    const Tally a = run_case(narrow[k], draws, 2), b = run_case(wide[k], draws / 2, 3);
+    for (std::size_t i = 0; i < a.names.size(); ++i) {
+      EXPECT_TRUE(std::abs(b.bias(i)) <= 0.5 * std::abs(a.bias(i)) + 6 * std::hypot(a.bias_error(i), b.bias_error(i))) << row(wide[k], b, i) << " narrow " << 100 * a.bias(i);
+    }
+  }
+}
+
+TEST(MomentLaws, EveryOpHasACase) {
+  std::vector<bool> seen(std::variant_size_v<AnyOp>, false);
+  for (const Case& c : cases(width)) seen[c.op.index()] = true;
+  for (const bool s : seen) EXPECT_TRUE(s);
+}
+
+}  // namespace
+}  // namespace stepzero::laws
