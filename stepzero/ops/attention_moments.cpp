@@ -198,6 +198,13 @@ class Series {
     return out;
   }
 
+  // Weights that lean away from uniform make the gradient larger: to first order by exp of the scores' variance within the row.
+  [[nodiscard]] std::vector<double> tilts(const std::vector<double>& key_spread) const {
+    std::vector<double> out;
+    for (Index t = 0; t < tokens_; ++t) out.push_back(std::exp(gain_ * q_.K(t, t) * key_spread[t] / 2));
+    return out;
+  }
+
   struct Query {
     Kernel G;
     double extra;  // what the shared noise of k and v adds to <Kk, Gk>, and so to the gradient of the key weights
@@ -210,6 +217,7 @@ class Series {
     const auto over = [&](Index t, Index s) { return yw(sight_.keys[t], {s, s + 1}) / sight_.count(t); };
     const std::vector<double> cv = spread(v_.K, s_[0]);
     const std::vector<double> ck = spread(k_.K, z_[1]);
+    const std::vector<double> tilt = tilts(ck);
     const double noise = k_.noise - 1 / static_cast<double>(op_.kv_heads * op_.key_dim);  // of what both are made from
     double extra = 0;
     Kernel out = Kernel::from(tokens_, [&](Index t, Index s) {
@@ -217,14 +225,15 @@ class Series {
       const double n = sight_.count(t) * sight_.count(s);
       const double trace = s_[1](a, b) / n - over(t, s) - over(s, t) + s_[0](a, b) / n * (z_[1](a, b) / n);
       const double shared = noise * (cv[t] * ck[s] + cv[s] * ck[t]) / 2;
-      extra += (t == s ? 1 : 2) * gain_ * q_.K(t, s) * G(t, s) * shared;
-      return gain_ * G(t, s) * (trace + shared);  // (11)
+      extra += (t == s ? 1 : 2) * gain_ * q_.K(t, s) * G(t, s) * shared * tilt[t] * tilt[s];
+      return gain_ * G(t, s) * (trace + shared) * tilt[t] * tilt[s];  // (11)
     });
     return {out, extra};
   }
 
   [[nodiscard]] Kernel pull_key(const Kernel& G) const {
-    const auto h = [&](Index t, Index s) { return q_.K(t, s) * G(t, s) / (sight_.count(t) * sight_.count(s)); };
+    const std::vector<double> tilt = tilts(spread(k_.K, z_[1]));
+    const auto h = [&](Index t, Index s) { return q_.K(t, s) * G(t, s) * tilt[t] * tilt[s] / (sight_.count(t) * sight_.count(s)); };
     const Matrix y = row_means(v_.K);
     const IntegralImage hh(tokens_, tokens_, h);
     const IntegralImage hu(tokens_, tokens_, [&](Index t, Index s) {
@@ -383,9 +392,16 @@ class Sampler {
   [[nodiscard]] Matrix redraw(Index i) const {
     const double n = static_cast<double>(tokens_);
     Matrix out(tokens_, tokens_);
-    if (channels_ == 0 || channels_ > 100 * n || channels_ < n + 1) {
+    if (channels_ == 0 || channels_ > 100 * n) {
       std::copy_n(root_.data(), root_.size(), out.data());
       return out;
+    }
+    if (channels_ < n + 1) {
+      const Index nu = std::max<Index>(1, static_cast<Index>(std::lround(channels_)));
+      Matrix z(tokens_, nu), thin(tokens_, nu);
+      fill(Distribution::normal(1), make_stream(static_cast<std::uint64_t>(i), "attention.kernel"), 0, all(z));
+      gemm(Trans::no, Trans::no, 1 / std::sqrt(static_cast<double>(nu)), View<const double>(root_), View<const double>(z), 0.0, thin.view());
+      return thin;
     }
     // Bartlett: below the diagonal normal, on it chi of falling degrees (here by its normal limit, Wilson-Hilferty)
     Matrix b(tokens_, tokens_);
@@ -402,7 +418,7 @@ class Sampler {
 
   // factor times fresh normals, (tokens, columns)
   [[nodiscard]] Tensor<float> times(const Matrix& factor, Index columns, const char* name, Index i) const {
-    Tensor<float> z(tokens_, columns), f(tokens_, tokens_), out(tokens_, columns);
+    Tensor<float> z(factor.cols(), columns), f(tokens_, factor.cols()), out(tokens_, columns);
     fill(Distribution::normal(1), make_stream(static_cast<std::uint64_t>(i), std::string("attention.") + name), 0,
          std::span<float>(z.data(), static_cast<std::size_t>(z.size())));
     for (Index j = 0; j < f.size(); ++j) f.data()[j] = static_cast<float>(factor.data()[j]);
@@ -474,14 +490,14 @@ class Sampler {
 
 // The series is good where scores are small and nothing but their variance matters.
 bool series_serves(const Attention& op, const Moment& q, const Moment& k) {
-  if (op.softcap > 0 || !op.alibi.empty() || q.unit_heads) return false;
+  if (op.softcap > 0 || !op.alibi.empty() || q.unit_heads || q.rotary != nullptr) return false;
   double top_q = 0, top_k = 0;
   for (Index t = 0; t < q.K.tokens(); ++t) {
     top_q = std::max(top_q, q.K(t, t));
     top_k = std::max(top_k, k.K(t, t));
   }
   const double variance = op.scale * op.scale * static_cast<double>(op.key_dim) * top_q * top_k;
-  return variance < (q.rotary != nullptr ? 0.01 : 0.2);
+  return variance < 0.2;
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ Pulled CrossEntropy::pull(const PullDoor& p) const {
   const auto& targets = p.batch.targets;
   const double n = scored(p.batch);
   // p_t(y): the own id apart, the rest alike in expectation
-  const auto probability = [&](Index t, Index y) { return tokens.tied && y == ids[t] ? own[t] : (1 - own[t]) / v; };
+  const auto probability = [&](Index t, Index y) { return tokens.tied && y == ids[t] ? own[t] : (1 - own[t]) / (tokens.tied ? v - 1 : v); };
   // <p_t, p_s>: e^(K_ts)/V for the rest, which at t = s is sum p^2
   const auto overlap = [&](Index t, Index s) {
     const double rest = std::sqrt(tokens.sum_squares[t] * tokens.sum_squares[s]) * std::exp(x.K(t, s) - (x.K(t, t) + x.K(s, s)) / 2);
@@ -95,7 +95,12 @@ Pulled CrossEntropy::pull(const PullDoor& p) const {
     const double same = targets[t] == targets[s] ? 1 : 0;
     return p.dy.G(t, s) * (same - probability(t, targets[s]) - probability(s, targets[t]) + overlap(t, s)) / (n * n);  // (5)
   });
-  return {{{G}}, {}};
+  // E<dx_t, x_t> = v (1 - sum p^2) / N by Stein's lemma: probabilities lean towards the larger logits
+  Adjoint out{.G = G};
+  for (Index t = 0; t < p.batch.tokens(); ++t) {
+    out.radial.push_back(targets[t] < 0 ? 0 : x.K(t, t) * (1 - tokens.sum_squares[t]) * (1 - own[t]) / n);
+  }
+  return {{out}, {}};
 }
 
 }  // namespace stepzero

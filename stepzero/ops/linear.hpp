@@ -56,6 +56,16 @@ inline Moment push_linear(const PushDoor& p, double gain, double n, Law b, Index
   return y;
 }
 
+// <dx_t, x_t> = <dy_t, y_t>: the part of dy that the matrix itself caused comes back along x.
+inline void add_radial(const Kernel& K, double n, const std::vector<double>& radial, Adjoint& dx) {
+  const Kernel G = dx.G;
+  dx.radial = radial;
+  dx.G = Kernel::from(K.tokens(), [&](Index t, Index s) {
+    const double size = n * K(t, t) * K(s, s);
+    return G(t, s) + (size > 0 ? radial[static_cast<std::size_t>(t)] * radial[static_cast<std::size_t>(s)] * K(t, s) / size : 0);
+  });
+}
+
 struct Linear {
   static constexpr const char* kind = "linear";
   static constexpr Grade grade = Grade::exact;
@@ -98,7 +108,8 @@ struct Linear {
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
     const double n = static_cast<double>(in);
-    Pulled up{{{p.dy.G.scaled(n * p.theta[0].second_moment())}}, {n * frobenius(p.x[0]->K, p.dy.G) * p.dy.weight_gain}};  // (6) (7)
+    Pulled up{{{.G = p.dy.G.scaled(n * p.theta[0].second_moment())}}, {n * frobenius(p.x[0]->K, p.dy.G) * p.dy.weight_gain}};  // (6) (7)
+    if (!p.dy.radial.empty()) add_radial(p.x[0]->K, n, p.dy.radial, up.dx[0]);
     if (bias) up.dtheta.push_back(p.dy.G.sum());  // (7)
     return up;
   }

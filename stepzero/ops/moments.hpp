@@ -47,6 +47,7 @@ struct Moment {
 struct Adjoint {
   Kernel G;
   std::optional<Kernel> before_rotary = std::nullopt;  // of the same heads before they turned, where an attention knows it exactly
+  std::vector<double> radial = {};  // E<d_t, x_t>: what the gradient has along the token itself; empty: 0. Products keep it, norms absorb it
   double weight_gain = 1;  // E<K, G> over draws, in units of the product of the means: the weight's gradient feels their covariance
 };
 

@@ -10,6 +10,7 @@
 // Derived in docs/derivations/multiply.md
 #include <algorithm>
 
+#include "stepzero/ops/function_kernel.hpp"
 #include "stepzero/ops/op.hpp"
 
 namespace stepzero {
@@ -38,10 +39,20 @@ struct Multiply {
   [[nodiscard]] Moment push(const PushDoor& p) const {
     Moment y;
     const Index tokens = p.batch.tokens();
-    y.K = Kernel::from(tokens, [&](Index t, Index s) { return p.x[0]->K(t, s) * p.x[1]->K(t, s); });  // (4)
+    const Moment &a = *p.x[0], &b = *p.x[1];
+    const Correlation cosine(b.K);
+    // a and b come from one input: its kernel's noise moves both the same way, which lifts the product of two tokens
+    const double shared = std::max(0.0, b.noise - 1 / static_cast<double>(width));
+    y.K = Kernel::from(tokens, [&](Index t, Index s) {
+      const double product = a.K(t, s) * b.K(t, s);  // (4)
+      if (t == s) return product;
+      const double slope = std::sqrt(a.K(t, t) * a.K(s, s)) - a.mean_at(t) * a.mean_at(s);
+      const double apart = 1 - cosine(t, s) * cosine(t, s);
+      return product + slope * std::sqrt(b.K(t, t) * b.K(s, s)) * apart * apart * shared;
+    });
     y.mean.resize(static_cast<std::size_t>(tokens));
-    for (Index t = 0; t < tokens; ++t) y.mean[static_cast<std::size_t>(t)] = p.x[0]->mean_at(t) * p.x[1]->mean_at(t);
-    y.noise = std::max(p.x[0]->noise, p.x[1]->noise) + 1 / static_cast<double>(width);
+    for (Index t = 0; t < tokens; ++t) y.mean[static_cast<std::size_t>(t)] = a.mean_at(t) * b.mean_at(t);
+    y.noise = 2 * (a.noise + b.noise);
     return y;
   }
 

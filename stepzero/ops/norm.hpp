@@ -100,13 +100,17 @@ struct Norm {
     const Kernel G = Kernel::from(tokens, [&](Index t, Index s) {
       const double k = centred_entry(x, t, s) * r[t] * r[s];  // c_t c_s rho^2 = k^2
       const double lost = centred_entry(x, t, t) * r[t] * r[t] + centred_entry(x, s, s) * r[s] * r[s] - k * k + (centred ? 1 : 0);
-      return g * p.dy.G(t, s) * r[t] * r[s] * (1 - std::min(lost, d) / d);  // (9)
+      const double jensen = 1 + (3 + k * k) * x.noise / 2;  // 1/|x| of one draw is larger than 1/|x| of the mean
+      return g * p.dy.G(t, s) * r[t] * r[s] * (1 - std::min(lost, d) / d) * jensen;  // (9)
     });
     up.dx.push_back({.G = G, .weight_gain = p.dy.weight_gain});
     double dg = 0;
     for (Index t = 0; t < tokens; ++t) {
       for (Index s = 0; s < tokens; ++s) dg += p.dy.G(t, s) * centred_entry(x, t, s) * r[t] * r[s];  // (10)
     }
+    double radial = 0;
+    for (const double r_t : p.dy.radial) radial += r_t;
+    dg += radial * radial / (d * static_cast<double>(groups));  // a gradient along the token pulls every gain the same way
     if (gain) up.dtheta.push_back(dg);  // one gain for all groups sums their independent gradients: the same total
     if (bias) up.dtheta.push_back(p.dy.G.sum());
     return up;

@@ -111,6 +111,12 @@ struct SinusoidalPosition {
     Matrix inner(p.batch.length, p.batch.length);
     gemm(Trans::no, Trans::yes, 1 / static_cast<double>(width), View<const double>(table), View<const double>(table), 0.0, inner.view());
     Moment y = *p.x[0];
+    y.mean.resize(static_cast<std::size_t>(p.batch.tokens()));
+    for (Index t = 0; t < p.batch.tokens(); ++t) {
+      double mean = 0;
+      for (Index c = 0; c < width; ++c) mean += table(p.batch.position(t), c) / static_cast<double>(width);
+      y.mean[static_cast<std::size_t>(t)] = p.x[0]->mean_at(t) + mean;
+    }
     y.K = Kernel::from(p.batch.tokens(), [&](Index t, Index s) { return p.x[0]->K(t, s) + inner(p.batch.position(t), p.batch.position(s)); });
     return y;
   }

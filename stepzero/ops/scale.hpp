@@ -46,7 +46,7 @@ struct Scale {
     return y;
   }
 
-  [[nodiscard]] Pulled pull(const PullDoor& p) const { return {{{p.dy.G.scaled(factor * factor)}}, {}}; }  // (6)
+  [[nodiscard]] Pulled pull(const PullDoor& p) const { return {{{.G = p.dy.G.scaled(factor * factor), .radial = p.dy.radial}}, {}}; }  // (6)
 };
 static_assert(Op<Scale>);
 

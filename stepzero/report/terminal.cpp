@@ -33,8 +33,7 @@ std::string header(const Signal& s) {
   std::string out = fmt::format("{}  {} parameters, {} layers, width {}, {} heads\n", show(a.name), with_commas(s.parameter_count), a.layers,
                                 a.width, a.heads);
   const std::string how = s.seeds == 0 ? "predicted" : fmt::format("{} from seed {}", s.seeds == 1 ? "1 draw" : fmt::format("{} draws", s.seeds), s.seed);
-  out += fmt::format("scheme {}, tokens {} {} x {}, {}{}\n\n", show(s.scheme), show(s.tokens), s.batch, s.seq_len, how,
-                     s.weightless ? ", weightless" : "");
+  out += fmt::format("scheme {}, tokens {} {} x {}, {}\n\n", show(s.scheme), show(s.tokens), s.batch, s.seq_len, how + (s.weightless ? ", weightless" : ""));
   return out;
 }
 

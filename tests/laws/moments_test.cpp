@@ -116,6 +116,7 @@ Tally run_case(const Case& c, int draws, std::uint64_t seed) {
         std::vector<const Moment*> x_moments;
         for (std::size_t i = 0; i < c.inputs.size(); ++i) {
           moments[i].K = K;
+          moments[i].noise = 1 / static_cast<double>(c.inputs[i]);
           x_moments.push_back(&moments[i]);
         }
         std::vector<Law> laws;
