@@ -14,6 +14,7 @@ namespace stepzero::cli {
 namespace {
 
 struct CompareFlags : CommonFlags {
+  bool weightless = false;
   bool full = false;
 };
 
@@ -30,12 +31,14 @@ int run(const CompareFlags& flags) {
     options.scheme = *scheme;
     options.seed = flags.seed;
     options.seeds = flags.seeds;
+    options.weightless = flags.weightless;
     options.progress = [&](double fraction, int seed) { progress.show(fraction, fmt::format("draw {} of {}", seed + 1, flags.seeds)); };
     real = measure(setup->graph, setup->architecture, setup->batch, options);
   }
   if (!real) return complain(real.error());
   Signal joined = join(theory, *real);
   joined.tokens = flags.tokens;
+  joined.weightless = flags.weightless;
   if (const int code = print(flags.json ? to_json(joined) + "\n" : compare_text(joined, flags.full)); code != Exit::fine) return code;
   return std::ranges::any_of(compare(joined), &Comparison::wrong) ? Exit::findings : Exit::fine;
 }
@@ -47,6 +50,7 @@ void declare_compare(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<CompareFlags>();
   flags->seeds = 8;
   flags->declare(*verb);
+  verb->add_flag("--weightless", flags->weightless, "measure without making the weights: any size of model");
   verb->add_flag("--full", flags->full, "every number, not only the worst twelve");
   verb->footer("Exit code 1 when a number is off by more than both 5 standard errors and 10 %.\n\nExamples:\n  stepzero compare gpt2 --seeds 16\n  stepzero compare gpt2 --set layers=2 --set norm_placement=post --scheme he\n");
   verb->callback([flags, &exit_code] { exit_code = run(*flags); });

@@ -13,8 +13,10 @@
 //            y_tv = <x_t, w_v>                                              (7)
 //            dX += dy_v w_v',  dw_v = X' dy_v,  dy_v = column v of dY       (8)
 // Embedding  y_t = E[id_t],  dE_v = sum over t with id_t = v of dy_t        (9)
-// Exact in   law: (Y, dX, ||dW||) have the joint distribution that a real W gives, at any width, if W is Gaussian and
-//            used once. Uniform and truncated entries follow it up to O(1/n).
+// Push       that of linear.hpp and embedding.hpp: moments need no draw
+// Pull       likewise
+// Assumes    W Gaussian and used once: (Y, dX, ||dW||) then have the joint distribution that a real W gives, at any width.
+//            Uniform and truncated entries follow it up to O(1/n)
 // Derived in docs/derivations/weightless.md
 #include <algorithm>
 #include <limits>

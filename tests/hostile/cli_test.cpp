@@ -537,6 +537,23 @@ TEST_F(Cli, threads_do_not_change_the_result) {
   }
 }
 
+TEST_F(Cli, weightless) {
+  expect_refused(tiny({"--weightless", "--weights", "x"}), {"--weights", "--weightless"});
+  expect_refused({"measure", "llama-3-405b", "--seq-len", "8"}, {"a real pass needs", "--weightless"});
+  const Result one = run(tiny({"--weightless", "--json", "--seq-len", "16", "--threads", "1"}));
+  EXPECT_EQ(one.code, 0) << one.err;
+  EXPECT_EQ(one.out, run(tiny({"--weightless", "--json", "--seq-len", "16", "--threads", "2"})).out);
+  const auto json = nlohmann::json::parse(one.out);
+  EXPECT_EQ(json["weightless"], true);
+  for (const auto& p : json["parameters"]) {
+    if (p["name"] == "transformer.h.0.attn.c_attn.weight") {
+      EXPECT_EQ(p["std"]["measured"], 0.02);
+    }
+  }
+  const Result broken = run(tiny({"--weightless", "--scheme", "he", "--set", "norm=none", "--set", "init_std=1e30"}));
+  EXPECT_EQ(broken.code, 3) << broken.err;
+}
+
 TEST_F(Cli, seeds_change_the_result) {
   const Result zero = run(tiny({"--json", "--seed", "0"}));
   EXPECT_EQ(run(tiny({"--json", "--seed", "0"})).out, zero.out);
