@@ -46,9 +46,9 @@ double alone(const Shape& shape, std::vector<float>& a, std::vector<float>& b, s
     dnnl_sgemm(ta == Trans::no ? 'N' : 'T', tb == Trans::no ? 'N' : 'T', m, n, k, 1, a.data(), lda, b.data(), ldb, 0, c.data(), n);
     one.push_back(now() - start);
     start = now();
-    cblas_sgemm(CblasRowMajor, ta == Trans::no ? CblasNoTrans : CblasTrans, tb == Trans::no ? CblasNoTrans : CblasTrans, static_cast<int>(m),
-                static_cast<int>(n), static_cast<int>(k), 1, a.data(), static_cast<int>(lda), b.data(), static_cast<int>(ldb), 0, c.data(),
-                static_cast<int>(n));
+    cblas_sgemm(CblasRowMajor, ta == Trans::no ? CblasNoTrans : CblasTrans, tb == Trans::no ? CblasNoTrans : CblasTrans,
+                static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), 1, a.data(), static_cast<int>(lda), b.data(),
+                static_cast<int>(ldb), 0, c.data(), static_cast<int>(n));
     other.push_back(now() - start);
   }
   std::ranges::nth_element(one, one.begin() + repeats / 2);
@@ -103,7 +103,9 @@ int main(int argc, char** argv) {
   auto a = load_model("gpt2").value();
   if (!resolve(a)) return 1;
   const Graph graph = build_graph(a);
-  const Batch batch = make_batch({.source = "zipf", .length = number(2, 256), .sequences = number(1, 1), .vocab = a.vocab, .positions = a.positions}).value();
+  const Batch batch =
+      make_batch({.source = "zipf", .length = number(2, 256), .sequences = number(1, 1), .vocab = a.vocab, .positions = a.positions})
+          .value();
   Pass<float> pass(graph, batch);
   draw_weights(pass, graph, a, *find_scheme("gpt2").value(), 0);
 
@@ -148,10 +150,11 @@ int main(int argc, char** argv) {
   for (const auto& [shape, count] : counts) best_alone += count * alone(shape, x, y, z);
   std::ranges::sort(product_seconds);
   const double products = product_seconds[product_seconds.size() / 2];
-  fmt::print(R"({{"batch": {}, "seq": {}, "best_s": {:.4f}, "median_s": {:.4f}, "plain_best_s": {:.4f}, "plain_median_s": {:.4f}, )"
-             R"("products_s": {:.4f}, "products_alone_s": {:.4f}, "product_gflops": {:.1f}, "fma_peak_gflops": {:.1f}, "peak_rss_mb": {:.0f}}})"
-             "\n",
-             batch.sequences, batch.length, with.best(), with.median(), without.best(), without.median(), products, best_alone, work / products * 1e-9,
-             fma_peak() * 1e-9, peak_mb);
+  fmt::print(
+      R"({{"batch": {}, "seq": {}, "best_s": {:.4f}, "median_s": {:.4f}, "plain_best_s": {:.4f}, "plain_median_s": {:.4f}, )"
+      R"("products_s": {:.4f}, "products_alone_s": {:.4f}, "product_gflops": {:.1f}, "fma_peak_gflops": {:.1f}, "peak_rss_mb": {:.0f}}})"
+      "\n",
+      batch.sequences, batch.length, with.best(), with.median(), without.best(), without.median(), products, best_alone,
+      work / products * 1e-9, fma_peak() * 1e-9, peak_mb);
   return 0;
 }

@@ -96,8 +96,8 @@ int main() {
   const std::vector<Shape> shapes = {{256, 768}, {256, 3072}, {1024, 3072}, {256, 50257}};
   const int all = threads();
   bool good = true;
-  fmt::print("{:>12} {:>7} {:>10} {:>12} {:>6} {:>12} {:>6}  error\n", "shape", "threads", "read GB/s", "stats GB/s",
-             "ratio", "squares GB/s", "ratio");
+  fmt::print("{:>12} {:>7} {:>10} {:>12} {:>6} {:>12} {:>6}  error\n", "shape", "threads", "read GB/s", "stats GB/s", "ratio",
+             "squares GB/s", "ratio");
   for (const Shape shape : shapes) {
     const Tensor<float> x = signal(shape);
     const double error = worst_error(x);
@@ -105,12 +105,10 @@ int main() {
     for (const int n : {1, all}) {
       set_threads(n);
       const double read = gigabytes_per_second(x, [](const auto& t) { return read_all(t); });
-      const double stats =
-          gigabytes_per_second(x, [](const auto& t) { return signal_stats<float>(t, 1, t.rows()).token_cosine; });
+      const double stats = gigabytes_per_second(x, [](const auto& t) { return signal_stats<float>(t, 1, t.rows()).token_cosine; });
       const double squares = gigabytes_per_second(x, [](const auto& t) { return sum_squares<float>(t); });
-      fmt::print("{:>12} {:>7} {:>10.1f} {:>12.1f} {:>6.2f} {:>12.1f} {:>6.2f}  {:.1e}{}\n",
-                 fmt::format("{}x{}", shape.rows, shape.cols), n, read, stats, stats / read, squares, squares / read,
-                 error, good ? "" : " WRONG");
+      fmt::print("{:>12} {:>7} {:>10.1f} {:>12.1f} {:>6.2f} {:>12.1f} {:>6.2f}  {:.1e}{}\n", fmt::format("{}x{}", shape.rows, shape.cols),
+                 n, read, stats, stats / read, squares, squares / read, error, good ? "" : " WRONG");
       if (all == 1) break;
     }
   }

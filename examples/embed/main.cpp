@@ -17,11 +17,14 @@ int main() {
 
   const Graph graph = build_graph(*model);
   const Batch batch = make_batch({.source = "zipf", .length = 64, .vocab = model->vocab, .positions = model->positions}).value();
-  const auto signal = measure(graph, *model, batch, {.scheme = find_scheme("gpt2").value(), .weights = {}, .seeds = 3, .progress = {}, .warn = {}});
+  const auto signal =
+      measure(graph, *model, batch, {.scheme = find_scheme("gpt2").value(), .weights = {}, .seeds = 3, .progress = {}, .warn = {}});
   if (!signal) return std::puts(signal.error().message.c_str()), 2;
 
   for (const NodeSignal& node : signal->nodes) {
-    if (node.name.starts_with("stream.")) std::printf("%-10s E[x^2] %.4g +- %.1g\n", node.name.c_str(), *node.forward.second_moment.measured, *node.forward.second_moment.standard_error);
+    if (node.name.starts_with("stream."))
+      std::printf("%-10s E[x^2] %.4g +- %.1g\n", node.name.c_str(), *node.forward.second_moment.measured,
+                  *node.forward.second_moment.standard_error);
   }
   std::printf("loss %.4f, gradient norm %.4f\n", *signal->loss.measured, *signal->gradient_norm.measured);
 }

@@ -1,8 +1,8 @@
 #include "stepzero/cli/command.hpp"
 
+#include <unistd.h>
 #include <chrono>
 #include <cstdio>
-#include <unistd.h>
 
 #include <fmt/format.h>
 
@@ -31,7 +31,9 @@ void CommonFlags::declare(CLI::App& app) {
   app.add_option("--seq-len", seq_len, "tokens in a sequence [128, or the tokens file's]")->check(CLI::Range(Index{1}, Index{1} << 24));
   app.add_option("--batch", batch, "sequences [1, or the tokens file's]")->check(CLI::Range(Index{1}, Index{1} << 24));
   app.add_option("--tokens", tokens, "zipf, distinct, or a file of ids, one sequence a line")->capture_default_str();
-  app.add_option("--targets", targets, "what position t is scored against: next, same")->check(CLI::IsMember({"next", "same"}))->capture_default_str();
+  app.add_option("--targets", targets, "what position t is scored against: next, same")
+      ->check(CLI::IsMember({"next", "same"}))
+      ->capture_default_str();
   app.add_option("--seed", seed, "the first seed")->check(CLI::NonNegativeNumber)->capture_default_str();
   app.add_option("--seeds", seeds, "how many draws to average (measure, compare)")->check(CLI::Range(1, 1000000))->capture_default_str();
   app.add_option("--set", set, "override a field of the architecture: key=value, repeatable")->allow_extra_args(false);
@@ -67,7 +69,8 @@ double seconds() { return std::chrono::duration<double>(std::chrono::steady_cloc
 
 }  // namespace
 
-Progress::Progress(std::string what, bool quiet) : what_(std::move(what)), enabled_(!quiet && isatty(STDERR_FILENO) == 1), start_(seconds()) {}
+Progress::Progress(std::string what, bool quiet)
+    : what_(std::move(what)), enabled_(!quiet && isatty(STDERR_FILENO) == 1), start_(seconds()) {}
 
 Progress::~Progress() {
   if (shown_) fmt::print(stderr, "\r\x1b[K");

@@ -52,7 +52,9 @@ void declare_compare(CLI::App& app, int& exit_code) {
   flags->declare(*verb);
   verb->add_flag("--weightless", flags->weightless, "measure without making the weights: any size of model");
   verb->add_flag("--full", flags->full, "every number, not only the worst twelve");
-  verb->footer("Exit code 1 when a number is off by more than both 5 standard errors and 10 %.\n\nExamples:\n  stepzero compare gpt2 --seeds 16\n  stepzero compare gpt2 --set layers=2 --set norm_placement=post --scheme he\n");
+  verb->footer(
+      "Exit code 1 when a number is off by more than both 5 standard errors and 10 %.\n\nExamples:\n  stepzero compare gpt2 --seeds 16\n  "
+      "stepzero compare gpt2 --set layers=2 --set norm_placement=post --scheme he\n");
   verb->callback([flags, &exit_code] { exit_code = run(*flags); });
 }
 

@@ -37,10 +37,14 @@ const std::vector<Explained>& explained() {
 
 const char* meaning(Grade grade) {
   switch (grade) {
-    case Grade::exact: return "no bias at any width, under what the op assumes";
-    case Grade::large_width: return "a bias that falls like 1/width or faster";
-    case Grade::approximate: return "a bias that width does not remove; the page says how large";
-    case Grade::sampled: return "an average over synthetic draws, with their noise";
+    case Grade::exact:
+      return "no bias at any width, under what the op assumes";
+    case Grade::large_width:
+      return "a bias that falls like 1/width or faster";
+    case Grade::approximate:
+      return "a bias that width does not remove; the page says how large";
+    case Grade::sampled:
+      return "an average over synthetic draws, with their noise";
   }
   return "?";
 }
@@ -69,7 +73,8 @@ int explain(const std::string& name) {
   }
   if (head == nullptr) {
     const std::string near = closest(name, known);
-    return complain({fmt::format("unknown op \"{}\"{}", show(name), near.empty() ? "" : fmt::format("; did you mean {}?", near)), "stepzero explain lists the ops"});
+    return complain({fmt::format("unknown op \"{}\"{}", show(name), near.empty() ? "" : fmt::format("; did you mean {}?", near)),
+                     "stepzero explain lists the ops"});
   }
   std::vector<std::string> kinds;
   std::set<Grade> grades;

@@ -11,13 +11,14 @@ namespace stepzero::cli {
 namespace {
 
 int list_models() {
-  std::string out = fmt::format("{:<16} {:>16} {:>7} {:>6} {:>6} {:>7}  {}\n", "model", "parameters", "layers", "width", "heads", "vocab", "family");
+  std::string out =
+      fmt::format("{:<16} {:>16} {:>7} {:>6} {:>6} {:>7}  {}\n", "model", "parameters", "layers", "width", "heads", "vocab", "family");
   for (const Preset& preset : presets()) {
     auto a = load_model(std::string(preset.name));
     if (!a) return complain(a.error());
     if (auto done = resolve(*a); !done) return complain(done.error());
-    out += fmt::format("{:<16} {:>16} {:>7} {:>6} {:>6} {:>7}  {}\n", a->name, with_commas(build_graph(*a).parameter_count()), a->layers, a->width,
-                       a->heads, a->vocab, a->family);
+    out += fmt::format("{:<16} {:>16} {:>7} {:>6} {:>6} {:>7}  {}\n", a->name, with_commas(build_graph(*a).parameter_count()), a->layers,
+                       a->width, a->heads, a->vocab, a->family);
   }
   return print(out);
 }

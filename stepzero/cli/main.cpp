@@ -1,9 +1,9 @@
+#include <unistd.h>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <new>
-#include <unistd.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -37,7 +37,8 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, const std::ve
   std::string message = show(error.what());
   if (at == &app && !words.empty() && !words.front().starts_with("-")) {
     const std::string near = did_you_mean(app, words.front());
-    return cli::complain({fmt::format("unknown verb \"{}\"{}", show(words.front()), near.empty() ? "" : fmt::format("; did you mean {}?", near)), hint});
+    return cli::complain(
+        {fmt::format("unknown verb \"{}\"{}", show(words.front()), near.empty() ? "" : fmt::format("; did you mean {}?", near)), hint});
   }
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     for (const std::string& word : words) {

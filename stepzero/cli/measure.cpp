@@ -42,7 +42,8 @@ int run(const MeasureFlags& flags) {
   signal->tokens = flags.tokens;
   if (const int code = print(flags.json ? to_json(*signal) + "\n" : to_text(*signal, flags.full)); code != Exit::fine) return code;
   if (const auto broken = find_not_finite(*signal)) {
-    fmt::print(stderr, "stepzero: {} is not finite at {}\n  the signal overflowed or the weights hold NaN or Inf\n", broken->what, show(broken->where));
+    fmt::print(stderr, "stepzero: {} is not finite at {}\n  the signal overflowed or the weights hold NaN or Inf\n", broken->what,
+               show(broken->where));
     return Exit::numerical;
   }
   return Exit::fine;
@@ -55,10 +56,13 @@ void declare_measure(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<MeasureFlags>();
   flags->declare(*verb);
   auto* weights = verb->add_option("--weights", flags->weights, "run the weights of this .safetensors file instead of drawing them");
-  verb->add_flag("--weightless", flags->weightless, "sample the pass without making the weights: exact in law, any size of model")->excludes(weights);
+  verb->add_flag("--weightless", flags->weightless, "sample the pass without making the weights: exact in law, any size of model")
+      ->excludes(weights);
   verb->add_flag("--full", flags->full, "every node and parameter, not only a row a layer");
-  verb->footer("Examples:\n  stepzero measure gpt2 --seeds 4\n  stepzero measure gpt2 --set layers=48 --set norm_placement=post --scheme xavier-normal --json\n"
-               "  stepzero measure llama-3-405b --weightless --seq-len 64\n");
+  verb->footer(
+      "Examples:\n  stepzero measure gpt2 --seeds 4\n  stepzero measure gpt2 --set layers=48 --set norm_placement=post --scheme "
+      "xavier-normal --json\n"
+      "  stepzero measure llama-3-405b --weightless --seq-len 64\n");
   verb->callback([flags, &exit_code] { exit_code = run(*flags); });
 }
 

@@ -24,5 +24,4 @@ inline std::unexpected<Error> fail(std::string message, std::string hint = {}) {
 }  // namespace stepzero
 
 // A condition only a bug can break. Kept in release builds at the outer layers; never inside kernels.
-#define STEPZERO_CHECK(condition) \
-  ((condition) ? static_cast<void>(0) : ::stepzero::report_bug(#condition, __FILE__, __LINE__))
+#define STEPZERO_CHECK(condition) ((condition) ? static_cast<void>(0) : ::stepzero::report_bug(#condition, __FILE__, __LINE__))

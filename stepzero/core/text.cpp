@@ -25,10 +25,7 @@ Decoded decode(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned lead = byte(0);
   if (lead < 0x80) return {lead, 1};
-  const std::size_t length = lead >= 0xF0 && lead <= 0xF4 ? 4
-                             : (lead & 0xF0U) == 0xE0     ? 3
-                             : (lead & 0xE0U) == 0xC0     ? 2
-                                                          : 0;
+  const std::size_t length = lead >= 0xF0 && lead <= 0xF4 ? 4 : (lead & 0xF0U) == 0xE0 ? 3 : (lead & 0xE0U) == 0xC0 ? 2 : 0;
   if (length == 0 || text.size() < length) return {0, 0};
   char32_t point = lead & (0x7FU >> length);
   for (std::size_t i = 1; i < length; ++i) {

@@ -13,7 +13,7 @@ struct Param {
   std::string name;          // as in the safetensors file
   std::vector<Index> shape;  // as stored; one or two dimensions
   Role role = Role::gain;
-  int layer = -1;            // block it belongs to, -1 outside the blocks
+  int layer = -1;  // block it belongs to, -1 outside the blocks
   Index fan_in = 1;
   Index fan_out = 1;
 

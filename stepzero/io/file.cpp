@@ -31,8 +31,7 @@ std::unexpected<Error> cannot_open(const std::string& path, int error) {
   struct stat status = {};
   // A socket cannot be opened at all (ENXIO): say what it is rather than what the kernel calls it.
   if (error == ENXIO && ::stat(path.c_str(), &status) == 0) return not_regular(path, status.st_mode);
-  return fail(fmt::format("{}: cannot open: {}", show(path), std::generic_category().message(error)),
-              "check the path and its permissions");
+  return fail(fmt::format("{}: cannot open: {}", show(path), std::generic_category().message(error)), "check the path and its permissions");
 }
 
 }  // namespace
@@ -59,22 +58,19 @@ Expected<InputFile> InputFile::open(const std::string& path) {
 
 Expected<void> InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
   if (offset > size_ || out.size() > size_ - offset) {
-    return fail(
-        fmt::format("{}: byte {}: {} bytes wanted, the file has {} in all", show(path_), offset, out.size(), size_),
-        "the file is shorter than what it says it holds");
+    return fail(fmt::format("{}: byte {}: {} bytes wanted, the file has {} in all", show(path_), offset, out.size(), size_),
+                "the file is shorter than what it says it holds");
   }
   while (!out.empty()) {
     constexpr std::size_t most = std::size_t{1} << 30;  // Linux moves 2 GB a call at most
     const ssize_t got = ::pread(fd_.get(), out.data(), std::min(out.size(), most), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
-      return fail(
-          fmt::format("{}: byte {}: cannot read: {}", show(path_), offset, std::generic_category().message(errno)),
-          "the disk or the network file system reports an error");
+      return fail(fmt::format("{}: byte {}: cannot read: {}", show(path_), offset, std::generic_category().message(errno)),
+                  "the disk or the network file system reports an error");
     }
     if (got == 0) {
-      return fail(fmt::format("{}: byte {}: the file ends here, it had {} bytes when it was opened", show(path_),
-                              offset, size_),
+      return fail(fmt::format("{}: byte {}: the file ends here, it had {} bytes when it was opened", show(path_), offset, size_),
                   "another program cut the file while it was read; try again when it is complete");
     }
     out = out.subspan(static_cast<std::size_t>(got));
@@ -87,12 +83,10 @@ Expected<std::string> read_text(const std::string& path, std::uint64_t max_bytes
   const auto file = InputFile::open(path);
   if (!file) return std::unexpected(file.error());
   if (file->size() > max_bytes) {
-    return fail(fmt::format("{}: {} bytes, at most {} are read", show(path), file->size(), max_bytes),
-                "is this the file that was meant?");
+    return fail(fmt::format("{}: {} bytes, at most {} are read", show(path), file->size(), max_bytes), "is this the file that was meant?");
   }
   std::string text(file->size(), '\0');
-  if (const auto done = file->read(0, std::as_writable_bytes(std::span(text))); !done)
-    return std::unexpected(done.error());
+  if (const auto done = file->read(0, std::as_writable_bytes(std::span(text))); !done) return std::unexpected(done.error());
   return text;
 }
 

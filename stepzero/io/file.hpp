@@ -41,8 +41,7 @@ class InputFile {
   [[nodiscard]] Expected<void> read(std::uint64_t offset, std::span<std::byte> out) const;
 
  private:
-  InputFile(Descriptor fd, std::string path, std::uint64_t size)
-      : fd_(std::move(fd)), path_(std::move(path)), size_(size) {}
+  InputFile(Descriptor fd, std::string path, std::uint64_t size) : fd_(std::move(fd)), path_(std::move(path)), size_(size) {}
 
   Descriptor fd_;
   std::string path_;

@@ -16,8 +16,6 @@ constexpr float half_to_float(std::uint16_t half) {
   return std::bit_cast<float>(sign | (exponent == 0 ? denormal : exponent == 31 ? special : normal));
 }
 
-constexpr float bfloat16_to_float(std::uint16_t brain) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(brain) << 16);
-}
+constexpr float bfloat16_to_float(std::uint16_t brain) { return std::bit_cast<float>(static_cast<std::uint32_t>(brain) << 16); }
 
 }  // namespace stepzero

@@ -14,19 +14,17 @@ namespace {
 using nlohmann::json;
 
 std::unexpected<Error> fail_at(const JsonSource& source, std::size_t offset, std::string_view what, std::string hint) {
-  return fail(fmt::format("{}: byte {}: {}", show(source.file_name), source.first_byte + offset, what),
-              std::move(hint));
+  return fail(fmt::format("{}: byte {}: {}", show(source.file_name), source.first_byte + offset, what), std::move(hint));
 }
 
 // Done once for the whole text; what walks it later sees plain UTF-8 without zero bytes.
 Expected<void> check_encoding(const JsonSource& source) {
   const std::string_view text = source.text;
   const char* const hint = "save the file as UTF-8 without a byte order mark";
-  if (text.empty())
-    return fail_at(source, 0, "no JSON: the text is empty", "the file may not have been written completely");
+  if (text.empty()) return fail_at(source, 0, "no JSON: the text is empty", "the file may not have been written completely");
   if (text.starts_with("\xEF\xBB\xBF")) return fail_at(source, 0, "a byte order mark stands before the JSON", hint);
-  const bool utf16 = text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF") ||
-                     (text.size() > 1 && (text[0] == '\0') != (text[1] == '\0'));
+  const bool utf16 =
+      text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF") || (text.size() > 1 && (text[0] == '\0') != (text[1] == '\0'));
   if (utf16) return fail_at(source, 0, "the JSON is UTF-16, must be UTF-8", hint);
   if (const std::size_t at = find_invalid_utf8(text); at != std::string_view::npos)
     return fail_at(source, at, fmt::format("not UTF-8: found {}", show(text.substr(at, 4))), hint);
@@ -122,15 +120,13 @@ bool JsonWalk::broken(std::string_view what) {
   if (rest.starts_with('-')) rest.remove_prefix(1);
   for (const std::string_view literal : {"NaN", "Infinity", "nan", "inf"}) {
     if (!rest.starts_with(literal)) continue;
-    return stop(
-        byte(), fmt::format("{}{} is not JSON", context, literal),
-        "Python's json module writes NaN and Infinity, the format has no such numbers; put a finite number or null");
+    return stop(byte(), fmt::format("{}{} is not JSON", context, literal),
+                "Python's json module writes NaN and Infinity, the format has no such numbers; put a finite number or null");
   }
   const bool ended = at_ >= text_.size();
   const std::string found = ended ? "the end of the text" : fmt::format("`{}`", show(text_.substr(at_, 24)));
-  return stop(
-      source_.first_byte + at_, fmt::format("{}{} {}", context, what, found),
-      ended ? "the file may have been cut short" : "JSON has no comments, no trailing commas and double quotes only");
+  return stop(source_.first_byte + at_, fmt::format("{}{} {}", context, what, found),
+              ended ? "the file may have been cut short" : "JSON has no comments, no trailing commas and double quotes only");
 }
 
 bool JsonWalk::value() {
@@ -158,8 +154,7 @@ bool JsonWalk::step() {
   const bool object = open_.back() == '{';
   if (peek() == (object ? '}' : ']')) return close();
   if (!std::exchange(first_, false)) {
-    if (peek() != ',')
-      return broken(object ? "`,` or `}` must stand here, found" : "`,` or `]` must stand here, found");
+    if (peek() != ',') return broken(object ? "`,` or `}` must stand here, found" : "`,` or `]` must stand here, found");
     ++at_;
   }
   return (!object || key()) && value();
@@ -237,9 +232,7 @@ bool JsonWalk::string() {
   ++at_;
   for (;;) {
     const std::size_t run = at_;
-    while (at_ < text_.size() && text_[at_] != '"' && text_[at_] != '\\' &&
-           static_cast<unsigned char>(text_[at_]) >= 0x20)
-      ++at_;
+    while (at_ < text_.size() && text_[at_] != '"' && text_[at_] != '\\' && static_cast<unsigned char>(text_[at_]) >= 0x20) ++at_;
     string_.append(text_, run, at_ - run);
     if (at_ >= text_.size()) return broken("a string must end, found");
     if (text_[at_] == '"') return ++at_ > 0;
@@ -280,9 +273,7 @@ bool JsonWalk::hex4(std::uint32_t& unit) {
   return true;
 }
 
-bool JsonVisitor::refuse(std::string what, std::string hint) {
-  return refuse_at(byte(), std::move(what), std::move(hint));
-}
+bool JsonVisitor::refuse(std::string what, std::string hint) { return refuse_at(byte(), std::move(what), std::move(hint)); }
 
 bool JsonVisitor::refuse_at(std::uint64_t byte, std::string what, std::string hint) {
   refused_at_ = byte;
@@ -295,8 +286,7 @@ std::string_view JsonVisitor::token() const { return walk_->token(); }
 
 Expected<void> walk_json(const JsonSource& source, const JsonLimits& limits, JsonVisitor& visitor) {
   if (source.text.size() > limits.max_bytes) {
-    return fail(fmt::format("{}: {} bytes of JSON, at most {} are read", show(source.file_name), source.text.size(),
-                            limits.max_bytes),
+    return fail(fmt::format("{}: {} bytes of JSON, at most {} are read", show(source.file_name), source.text.size(), limits.max_bytes),
                 "is this the file that was meant?");
   }
   if (auto plain = check_encoding(source); !plain) return plain;
@@ -351,8 +341,7 @@ class TreeBuilder final : public JsonVisitor {
 
 Expected<json> parse_json(std::string_view text, std::string_view file_name, JsonLimits limits) {
   TreeBuilder builder;
-  if (auto walked = walk_json({text, file_name}, limits, builder); !walked)
-    return std::unexpected(std::move(walked.error()));
+  if (auto walked = walk_json({text, file_name}, limits, builder); !walked) return std::unexpected(std::move(walked.error()));
   return builder.take();
 }
 

@@ -25,8 +25,8 @@ std::unexpected<Error> exists(const std::string& path) {
 
 std::unexpected<Error> OutputFile::failed(const char* what, int error) const {
   const char* const hint = error == ENOSPC || error == EDQUOT ? "make room on the disk, or write elsewhere"
-                           : error == EFBIG ? "the file system or a limit (ulimit -f) forbids files of this size"
-                                            : "nothing was written under this name";
+                           : error == EFBIG                   ? "the file system or a limit (ulimit -f) forbids files of this size"
+                                                              : "nothing was written under this name";
   return fail(fmt::format("{}: cannot {}: {}", show(path_), what, std::generic_category().message(error)), hint);
 }
 
@@ -36,8 +36,7 @@ Expected<OutputFile> OutputFile::create(const std::string& path, std::uint64_t s
   OutputFile file(path, replace);
   const std::size_t slash = path.rfind('/');
   file.target_ = slash == path.npos ? path : path.substr(slash + 1);
-  if (file.target_.empty())
-    return fail(fmt::format("{}: a file name is missing", show(path)), "add one to the directory");
+  if (file.target_.empty()) return fail(fmt::format("{}: a file name is missing", show(path)), "add one to the directory");
   const std::string directory = slash == path.npos ? "." : path.substr(0, slash + 1);
   file.directory_ = Descriptor(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (file.directory_.get() < 0) return file.failed("open its directory", errno);
@@ -47,8 +46,7 @@ Expected<OutputFile> OutputFile::create(const std::string& path, std::uint64_t s
   if (there && !S_ISREG(status.st_mode))
     return fail(fmt::format("{}: not a regular file, it is not replaced", show(path)), "choose another name");
   if (auto made = file.make_temporary(); !made) return std::unexpected(std::move(made.error()));
-  if (there && ::fchmod(file.fd_.get(), status.st_mode & 07777U) != 0)
-    return file.failed("keep the old file's permissions", errno);
+  if (there && ::fchmod(file.fd_.get(), status.st_mode & 07777U) != 0) return file.failed("keep the old file's permissions", errno);
   if (auto room = file.reserve(size); !room) return std::unexpected(std::move(room.error()));
   return file;
 }

@@ -72,8 +72,7 @@ constexpr std::array kImpostors = std::to_array<Impostor>({
     {"\x80\x03", "a Python pickle", kConvert},
     {"\x80\x04", "a Python pickle", kConvert},
     {"\x80\x05", "a Python pickle", kConvert},
-    {"gguf", "a GGUF file",
-     "use the safetensors file it was made from; llama.cpp's convert_hf_to_gguf.py cannot go back"},
+    {"gguf", "a GGUF file", "use the safetensors file it was made from; llama.cpp's convert_hf_to_gguf.py cannot go back"},
     {"\x89hdf", "an HDF5 file, as Keras writes", "load it with the program that wrote it and save it as safetensors"},
     {"{", "JSON text", "was the file meant that this index or config stands beside?"},
 });
@@ -89,8 +88,8 @@ const Impostor* recognise(std::string_view head) {
 Expected<std::uint64_t> header_length(const InputFile& file) {
   using safetensors::kLengthBytes, safetensors::kMaxHeaderBytes;
   if (file.size() < kLengthBytes) {
-    return fail(fmt::format("{}: byte 0: header too small: the file has {} bytes, the header's length alone takes 8",
-                            show(file.path()), file.size()),
+    return fail(fmt::format("{}: byte 0: header too small: the file has {} bytes, the header's length alone takes 8", show(file.path()),
+                            file.size()),
                 "the file is empty or was not written completely");
   }
   std::array<char, 32> head = {};
@@ -104,11 +103,9 @@ Expected<std::uint64_t> header_length(const InputFile& file) {
   if (const Impostor* it = recognise({head.data(), begin.size()}))
     return fail(fmt::format("{}: byte 0: this is {}", show(file.path()), it->what), it->hint);
   const std::string said = fmt::format("{}: byte 0: header length {}", show(file.path()), length);
-  if (length == 0)
-    return fail(said + ", an empty header holds not even {}", "the file is damaged or not a safetensors file");
+  if (length == 0) return fail(said + ", an empty header holds not even {}", "the file is damaged or not a safetensors file");
   if (length > kMaxHeaderBytes)
-    return fail(fmt::format("{}, at most {} is allowed", said, kMaxHeaderBytes),
-                "the file is damaged or not a safetensors file");
+    return fail(fmt::format("{}, at most {} is allowed", said, kMaxHeaderBytes), "the file is damaged or not a safetensors file");
   return fail(fmt::format("{}, but {} bytes follow", said, left), "the file is incomplete or not a safetensors file");
 }
 
@@ -189,10 +186,8 @@ Expected<void> SafetensorsFile::read_as(const TensorInfo& tensor, std::uint64_t 
   };
   const std::uint64_t elements = tensor.elements();
   if (first > elements || out.size() > elements - first)
-    return refuse(fmt::format("{} elements from {} on are wanted, it has {}", out.size(), first, elements),
-                  "read within the shape");
-  const std::uint64_t offset =
-      data_start_ + tensor.begin + first * static_cast<std::uint64_t>(dtype_bits(tensor.dtype)) / 8;
+    return refuse(fmt::format("{} elements from {} on are wanted, it has {}", out.size(), first, elements), "read within the shape");
+  const std::uint64_t offset = data_start_ + tensor.begin + first * static_cast<std::uint64_t>(dtype_bits(tensor.dtype)) / 8;
   const auto widen = [](auto value) { return static_cast<T>(value); };
   switch (tensor.dtype) {
     case DType::F32:
@@ -202,16 +197,13 @@ Expected<void> SafetensorsFile::read_as(const TensorInfo& tensor, std::uint64_t 
       if constexpr (std::is_same_v<T, double>) return file_.read(offset, std::as_writable_bytes(out));
       return read_converted<T, double>(file_, offset, out, widen);
     case DType::F16:
-      return read_converted<T, std::uint16_t>(file_, offset, out,
-                                              [](std::uint16_t h) { return static_cast<T>(half_to_float(h)); });
+      return read_converted<T, std::uint16_t>(file_, offset, out, [](std::uint16_t h) { return static_cast<T>(half_to_float(h)); });
     case DType::BF16:
-      return read_converted<T, std::uint16_t>(file_, offset, out,
-                                              [](std::uint16_t b) { return static_cast<T>(bfloat16_to_float(b)); });
+      return read_converted<T, std::uint16_t>(file_, offset, out, [](std::uint16_t b) { return static_cast<T>(bfloat16_to_float(b)); });
     default:
       break;
   }
-  return refuse(fmt::format("dtype {} cannot be read as numbers", dtype_name(tensor.dtype)),
-                "F32, F16, BF16 and F64 can be");
+  return refuse(fmt::format("dtype {} cannot be read as numbers", dtype_name(tensor.dtype)), "F32, F16, BF16 and F64 can be");
 }
 
 Expected<void> SafetensorsFile::read_f32(const TensorInfo& tensor, std::uint64_t first, std::span<float> out) const {

@@ -30,8 +30,7 @@ class Warnings {
     if (++count_ <= kMaxWarnings) texts_.push_back(make());
   }
   std::vector<std::string> take(std::string_view file_name) {
-    if (count_ > kMaxWarnings)
-      texts_.push_back(fmt::format("{}: {} more warnings", show(file_name), count_ - kMaxWarnings));
+    if (count_ > kMaxWarnings) texts_.push_back(fmt::format("{}: {} more warnings", show(file_name), count_ - kMaxWarnings));
     return std::move(texts_);
   }
 
@@ -53,8 +52,7 @@ class HeaderVisitor final : public JsonVisitor {
   bool key(std::string& name) override;
   bool value(nlohmann::json&& scalar) override;
   std::string context() const override {
-    return place_ == Place::entry || place_ == Place::shape || place_ == Place::offsets ? titled(tensor_) + ": "
-                                                                                        : std::string();
+    return place_ == Place::entry || place_ == Place::shape || place_ == Place::offsets ? titled(tensor_) + ": " : std::string();
   }
 
  private:
@@ -73,9 +71,7 @@ class HeaderVisitor final : public JsonVisitor {
   bool whole_number(const nlohmann::json& number, const char* what);
   template <class... Args>
   void warn(fmt::format_string<Args...> what, Args&&... args) {
-    warnings_.add([&] {
-      return fmt::format("{}: byte {}: {}", show(file_name_), byte(), fmt::format(what, std::forward<Args>(args)...));
-    });
+    warnings_.add([&] { return fmt::format("{}: byte {}: {}", show(file_name_), byte(), fmt::format(what, std::forward<Args>(args)...)); });
   }
 
   std::string_view file_name_;
@@ -152,8 +148,7 @@ bool HeaderVisitor::begin_tensor(std::string& name) {
     return refuse(fmt::format("{} is given twice", kMetadataKey), "keep one of the two");
   }
   if (name.size() > kMaxNameBytes) {
-    return refuse(fmt::format("a tensor name of {} bytes, at most {} are allowed: \"{}\"", name.size(), kMaxNameBytes,
-                              show(name)),
+    return refuse(fmt::format("a tensor name of {} bytes, at most {} are allowed: \"{}\"", name.size(), kMaxNameBytes, show(name)),
                   "no program writes such names; the file may be made to harm");
   }
   if (!printable(name)) warn("tensor \"{}\" has characters in its name that cannot be seen", show(name));
@@ -175,8 +170,7 @@ bool HeaderVisitor::begin_field(const std::string& name) {
 }
 
 bool HeaderVisitor::misplaced() {
-  const char* const hint =
-      "an entry reads \"name\": {\"dtype\": \"F32\", \"shape\": [2, 3], \"data_offsets\": [0, 24]}";
+  const char* const hint = "an entry reads \"name\": {\"dtype\": \"F32\", \"shape\": [2, 3], \"data_offsets\": [0, 24]}";
   const std::string found = show(token());
   switch (place_) {
     case Place::outside:
@@ -211,12 +205,10 @@ bool HeaderVisitor::whole_number(const nlohmann::json& number, const char* what)
 bool HeaderVisitor::add_dimension(const nlohmann::json& number) {
   if (!whole_number(number, "a dimension")) return false;
   if (tensor_.shape.size() == kMaxRank)
-    return refuse(fmt::format("{}shape has more than {} dimensions", context(), kMaxRank),
-                  "the file may be made to harm");
+    return refuse(fmt::format("{}shape has more than {} dimensions", context(), kMaxRank), "the file may be made to harm");
   const auto size = number.get<std::uint64_t>();
   if (size > kMaxDimension) {
-    return refuse(fmt::format("{}dimension {} of shape is {}, at most {} is allowed", context(), tensor_.shape.size(),
-                              size, kMaxDimension),
+    return refuse(fmt::format("{}dimension {} of shape is {}, at most {} is allowed", context(), tensor_.shape.size(), size, kMaxDimension),
                   "no file is that large; the header is damaged or made to harm");
   }
   tensor_.shape.push_back(size);
@@ -237,8 +229,7 @@ bool HeaderVisitor::set_dtype(const nlohmann::json& text) {
   const auto& name = text.get_ref<const std::string&>();
   const auto found = find_dtype(name);
   if (!found) {
-    return refuse(fmt::format("{}unknown dtype \"{}\"", context(), show(name)),
-                  fmt::format("known are {}", known_dtypes()));
+    return refuse(fmt::format("{}unknown dtype \"{}\"", context(), show(name)), fmt::format("known are {}", known_dtypes()));
   }
   tensor_.dtype = *found;
   return true;
@@ -248,15 +239,13 @@ bool HeaderVisitor::finish_tensor() {
   const std::uint64_t at = tensor_.header_byte;
   if (seen_ != all) {
     const char* const missing = (seen_ & dtype) == 0 ? "dtype" : (seen_ & shape) == 0 ? "shape" : "data_offsets";
-    return refuse_at(at, fmt::format("{}{} is missing", context(), missing),
-                     "every tensor has dtype, shape and data_offsets");
+    return refuse_at(at, fmt::format("{}{} is missing", context(), missing), "every tensor has dtype, shape and data_offsets");
   }
   tensor_.begin = range_[0];
   tensor_.end = range_[1];
   if (tensor_.begin > tensor_.end) {
-    return refuse_at(
-        at, fmt::format("{}data_offsets begin at {}, behind their end {}", context(), tensor_.begin, tensor_.end),
-        kOffsetsHint);
+    return refuse_at(at, fmt::format("{}data_offsets begin at {}, behind their end {}", context(), tensor_.begin, tensor_.end),
+                     kOffsetsHint);
   }
   const std::uint64_t given = tensor_.end - tensor_.begin;
   const auto bits = bits_of(tensor_.shape, tensor_.dtype);
@@ -265,17 +254,14 @@ bool HeaderVisitor::finish_tensor() {
                      "shape, dtype and data_offsets contradict each other; the writer of this file is at fault");
   };
   if (!bits) return contradict("more than 2^64 bits");
-  if (*bits % 8 != 0)
-    return contradict(fmt::format("{} bits of {}, not whole bytes", *bits, dtype_name(tensor_.dtype)));
+  if (*bits % 8 != 0) return contradict(fmt::format("{} bits of {}, not whole bytes", *bits, dtype_name(tensor_.dtype)));
   if (*bits / 8 != given) return contradict(fmt::format("{} bytes, data_offsets give {}", *bits / 8, given));
   header_.tensors.push_back(std::move(tensor_));
   return true;
 }
 
-std::unexpected<Error> fail_tensor(std::string_view file_name, const TensorInfo& tensor, std::string_view what,
-                                   std::string hint) {
-  return fail(fmt::format("{}: byte {}: {}: {}", show(file_name), tensor.header_byte, titled(tensor), what),
-              std::move(hint));
+std::unexpected<Error> fail_tensor(std::string_view file_name, const TensorInfo& tensor, std::string_view what, std::string hint) {
+  return fail(fmt::format("{}: byte {}: {}: {}", show(file_name), tensor.header_byte, titled(tensor), what), std::move(hint));
 }
 
 // Sixteen bytes of a name as two numbers that compare as the bytes do.
@@ -301,11 +287,9 @@ void sort_by_name(std::vector<TensorInfo>& tensors) {
   }
   std::vector<Key> keys;
   keys.reserve(tensors.size());
-  for (TensorInfo& tensor : tensors)
-    keys.push_back({prefix_of(std::string_view(tensor.name).substr(common.size())), &tensor});
-  std::ranges::sort(keys, [](const Key& a, const Key& b) {
-    return a.prefix != b.prefix ? a.prefix < b.prefix : a.tensor->name < b.tensor->name;
-  });
+  for (TensorInfo& tensor : tensors) keys.push_back({prefix_of(std::string_view(tensor.name).substr(common.size())), &tensor});
+  std::ranges::sort(
+      keys, [](const Key& a, const Key& b) { return a.prefix != b.prefix ? a.prefix < b.prefix : a.tensor->name < b.tensor->name; });
   std::vector<TensorInfo> sorted;
   sorted.reserve(tensors.size());
   for (const Key& key : keys) sorted.push_back(std::move(*key.tensor));
@@ -316,14 +300,13 @@ Expected<void> check_names(std::string_view file_name, const std::vector<TensorI
   const auto twice = std::ranges::adjacent_find(tensors, {}, &TensorInfo::name);
   if (twice == tensors.end()) return {};
   const auto& [first, second] = std::minmax(twice[0].header_byte, twice[1].header_byte);
-  return fail(fmt::format("{}: byte {}: tensor \"{}\" is given twice, first at byte {}", show(file_name), second,
-                          show(twice->name), first),
+  return fail(fmt::format("{}: byte {}: tensor \"{}\" is given twice, first at byte {}", show(file_name), second, show(twice->name), first),
               "keep one of the two; readers differ in which one they take");
 }
 
 // The data from end to end: where one tensor ends the next begins, from the first byte to the last.
-Expected<void> check_layout(std::string_view file_name, const std::vector<TensorInfo>& tensors,
-                            std::uint64_t header_end, std::uint64_t data_bytes) {
+Expected<void> check_layout(std::string_view file_name, const std::vector<TensorInfo>& tensors, std::uint64_t header_end,
+                            std::uint64_t data_bytes) {
   std::vector<std::tuple<std::uint64_t, std::uint64_t, const TensorInfo*>> order;
   order.reserve(tensors.size());
   for (const TensorInfo& tensor : tensors) order.emplace_back(tensor.begin, tensor.end, &tensor);
@@ -334,12 +317,10 @@ Expected<void> check_layout(std::string_view file_name, const std::vector<Tensor
   for (const auto& [begin, end, tensor] : order) {
     if (begin < filled) {
       const std::string other = show(before->name);
-      return fail_tensor(file_name, *tensor,
-                         fmt::format("begins at {}, inside tensor \"{}\" that ends at {}", begin, other, filled), hint);
+      return fail_tensor(file_name, *tensor, fmt::format("begins at {}, inside tensor \"{}\" that ends at {}", begin, other, filled), hint);
     }
     if (begin > filled) {
-      return fail_tensor(file_name, *tensor,
-                         fmt::format("begins at {}, but the data before it ends at {}", begin, filled), hint);
+      return fail_tensor(file_name, *tensor, fmt::format("begins at {}, but the data before it ends at {}", begin, filled), hint);
     }
     before = tensor;
     filled = end;
@@ -349,8 +330,7 @@ Expected<void> check_layout(std::string_view file_name, const std::vector<Tensor
     return fail_tensor(file_name, *before, need, "the file is incomplete; copy or download it again");
   }
   if (filled < data_bytes) {
-    return fail(fmt::format("{}: byte {}: {} bytes after the last tensor", show(file_name), header_end + filled,
-                            data_bytes - filled),
+    return fail(fmt::format("{}: byte {}: {} bytes after the last tensor", show(file_name), header_end + filled, data_bytes - filled),
                 "something was appended to the file; it may be another file in disguise");
   }
   return {};
@@ -358,31 +338,25 @@ Expected<void> check_layout(std::string_view file_name, const std::vector<Tensor
 
 }  // namespace
 
-Expected<Header> parse_header(std::string_view text, std::string_view file_name, std::uint64_t data_bytes,
-                              bool lenient) {
+Expected<Header> parse_header(std::string_view text, std::string_view file_name, std::uint64_t data_bytes, bool lenient) {
   constexpr std::string_view white = " \t\r\n";
   if (!lenient && !text.empty() && white.contains(text.front())) {
-    return fail(fmt::format("{}: byte {}: white space before the header's {{", show(file_name), kLengthBytes),
-                "--lenient accepts it");
+    return fail(fmt::format("{}: byte {}: white space before the header's {{", show(file_name), kLengthBytes), "--lenient accepts it");
   }
   Header header;
   header.tensors.reserve(text.size() / kMinEntryBytes);
   Warnings warnings;
   HeaderVisitor visitor(file_name, header, warnings);
   const JsonLimits limits{.max_bytes = kMaxHeaderBytes, .max_depth = kMaxDepth, .max_values = JsonLimits::kNone};
-  if (auto walked = walk_json({text, file_name, kLengthBytes}, limits, visitor); !walked)
-    return std::unexpected(std::move(walked.error()));
+  if (auto walked = walk_json({text, file_name, kLengthBytes}, limits, visitor); !walked) return std::unexpected(std::move(walked.error()));
   const std::size_t json_end = text.find_last_not_of(white) + 1;
   if (const std::size_t at = text.find_first_not_of(' ', json_end); at != text.npos)
-    warnings.add([&] {
-      return fmt::format("{}: byte {}: the header is padded with other than spaces", show(file_name),
-                         kLengthBytes + at);
-    });
+    warnings.add(
+        [&] { return fmt::format("{}: byte {}: the header is padded with other than spaces", show(file_name), kLengthBytes + at); });
   sort_by_name(header.tensors);
   if (auto unique = check_names(file_name, header.tensors); !unique) return std::unexpected(std::move(unique.error()));
   const std::uint64_t header_end = kLengthBytes + text.size();
-  if (auto full = check_layout(file_name, header.tensors, header_end, data_bytes); !full)
-    return std::unexpected(std::move(full.error()));
+  if (auto full = check_layout(file_name, header.tensors, header_end, data_bytes); !full) return std::unexpected(std::move(full.error()));
   header.warnings = warnings.take(file_name);
   return header;
 }

@@ -25,8 +25,7 @@ struct Header {
 };
 
 // `text` stands behind the length in the named file, `data_bytes` follow it.
-Expected<Header> parse_header(std::string_view text, std::string_view file_name, std::uint64_t data_bytes,
-                              bool lenient);
+Expected<Header> parse_header(std::string_view text, std::string_view file_name, std::uint64_t data_bytes, bool lenient);
 
 std::optional<DType> find_dtype(std::string_view name);
 std::string known_dtypes();

@@ -28,8 +28,7 @@ Expected<void> check_tensor(const std::string& path, const TensorData& tensor) {
   if (large) return refuse(fmt::format("a dimension is larger than {}", kMaxDimension));
   const auto bits = bits_of(tensor.shape, DType::F32);
   if (!bits || *bits / 32 != tensor.data.size()) {
-    return refuse(fmt::format("shape [{}] does not hold the {} numbers given", fmt::join(tensor.shape, ", "),
-                              tensor.data.size()));
+    return refuse(fmt::format("shape [{}] does not hold the {} numbers given", fmt::join(tensor.shape, ", "), tensor.data.size()));
   }
   return {};
 }
@@ -50,8 +49,8 @@ std::string header_text(const std::vector<const TensorData*>& order, const Metad
   std::uint64_t at = 0;
   for (const TensorData* tensor : order) {
     const std::uint64_t end = at + tensor->data.size_bytes();
-    text += fmt::format(R"({}:{{"dtype":"F32","shape":[{}],"data_offsets":[{},{}]}},)", quoted(tensor->name),
-                        fmt::join(tensor->shape, ","), at, end);
+    text += fmt::format(R"({}:{{"dtype":"F32","shape":[{}],"data_offsets":[{},{}]}},)", quoted(tensor->name), fmt::join(tensor->shape, ","),
+                        at, end);
     at = end;
   }
   if (text.back() == ',') text.pop_back();
@@ -62,8 +61,7 @@ std::string header_text(const std::vector<const TensorData*>& order, const Metad
 
 }  // namespace
 
-Expected<void> write_safetensors(const std::string& path, const std::vector<TensorData>& tensors,
-                                 const Metadata& metadata, bool replace) {
+Expected<void> write_safetensors(const std::string& path, const std::vector<TensorData>& tensors, const Metadata& metadata, bool replace) {
   std::vector<const TensorData*> order;
   std::uint64_t data_bytes = 0;
   for (const TensorData& tensor : tensors) {
@@ -73,17 +71,14 @@ Expected<void> write_safetensors(const std::string& path, const std::vector<Tens
   }
   if (auto fine = check_metadata(path, metadata); !fine) return fine;
   std::ranges::sort(order, {}, [](const TensorData* tensor) -> const std::string& { return tensor->name; });
-  const auto twice =
-      std::ranges::adjacent_find(order, {}, [](const TensorData* t) -> const std::string& { return t->name; });
+  const auto twice = std::ranges::adjacent_find(order, {}, [](const TensorData* t) -> const std::string& { return t->name; });
   if (twice != order.end())
-    return fail(fmt::format("{}: tensor \"{}\" is given twice", show(path), show((*twice)->name)),
-                "nothing was written");
+    return fail(fmt::format("{}: tensor \"{}\" is given twice", show(path), show((*twice)->name)), "nothing was written");
 
   const std::string text = header_text(order, metadata);
   if (text.size() > kMaxHeaderBytes)
-    return fail(
-        fmt::format("{}: a header of {} bytes, at most {} is allowed", show(path), text.size(), kMaxHeaderBytes),
-        "write several files");
+    return fail(fmt::format("{}: a header of {} bytes, at most {} is allowed", show(path), text.size(), kMaxHeaderBytes),
+                "write several files");
   auto file = OutputFile::create(path, kLengthBytes + text.size() + data_bytes, replace);
   if (!file) return std::unexpected(std::move(file.error()));
   const std::uint64_t length = text.size();

@@ -37,13 +37,11 @@ std::vector<Line> zipf(Index sequences, Index ids, Index vocab, std::uint64_t se
 
 Expected<std::vector<Line>> distinct(Index sequences, Index ids, Index vocab) {
   if (sequences * ids > vocab) {
-    return fail(
-        fmt::format("--tokens distinct needs {} different tokens, the vocabulary has {}", sequences * ids, vocab),
-        "shorten --seq-len or --batch");
+    return fail(fmt::format("--tokens distinct needs {} different tokens, the vocabulary has {}", sequences * ids, vocab),
+                "shorten --seq-len or --batch");
   }
   std::vector<Line> lines(static_cast<std::size_t>(sequences));
-  for (Index i = 0; i < sequences * ids; ++i)
-    lines[static_cast<std::size_t>(i / ids)].push_back(static_cast<std::int32_t>(i));
+  for (Index i = 0; i < sequences * ids; ++i) lines[static_cast<std::size_t>(i / ids)].push_back(static_cast<std::int32_t>(i));
   return lines;
 }
 
@@ -83,19 +81,17 @@ Expected<std::vector<Line>> read_lines(const std::string& path, Index vocab) {
   for (std::size_t begin = 0; begin < text->size();) {
     const std::size_t end = std::min(text->find('\n', begin), text->size());
     ++number;
-    auto line = parse_line(std::string_view(*text).substr(begin, end - begin),
-                           fmt::format("{}: line {}", show(path), number), vocab);
+    auto line = parse_line(std::string_view(*text).substr(begin, end - begin), fmt::format("{}: line {}", show(path), number), vocab);
     if (!line) return std::unexpected(line.error());
     if (!line->empty()) lines.push_back(std::move(*line));
     if (!lines.empty() && lines.back().size() != lines.front().size()) {
-      return fail(fmt::format("{}: line {} has {} tokens, the first sequence has {}", show(path), number,
-                              lines.back().size(), lines.front().size()),
+      return fail(fmt::format("{}: line {} has {} tokens, the first sequence has {}", show(path), number, lines.back().size(),
+                              lines.front().size()),
                   "all sequences of a batch have one length");
     }
     begin = end + 1;
   }
-  if (lines.empty() || lines.front().size() < 2)
-    return fail(fmt::format("{}: no sequence of at least two tokens", show(path)));
+  if (lines.empty() || lines.front().size() < 2) return fail(fmt::format("{}: no sequence of at least two tokens", show(path)));
   return lines;
 }
 
@@ -103,7 +99,8 @@ Expected<std::vector<Line>> lines_from(const TokenOptions& o) {
   const Index length = o.length > 0 ? o.length : std::min(default_length, o.positions);
   const Index sequences = std::max<Index>(o.sequences, 1);
   if (sequences > most_tokens / (length + 1)) {
-    return fail(fmt::format("{} sequences of {} tokens are more than {} tokens", sequences, length, most_tokens), "shorten --seq-len or --batch");
+    return fail(fmt::format("{} sequences of {} tokens are more than {} tokens", sequences, length, most_tokens),
+                "shorten --seq-len or --batch");
   }
   if (o.source == "zipf") return zipf(sequences, length + 1, o.vocab, o.seed);
   if (o.source == "distinct") return distinct(sequences, length + 1, o.vocab);
@@ -111,12 +108,10 @@ Expected<std::vector<Line>> lines_from(const TokenOptions& o) {
   if (!lines) return lines;
   const Index have = static_cast<Index>(lines->front().size()) - 1;
   if (o.length > have) {
-    return fail(fmt::format("{}: its lines hold {} inputs and a target, --seq-len asks for {}", show(o.source), have,
-                            o.length));
+    return fail(fmt::format("{}: its lines hold {} inputs and a target, --seq-len asks for {}", show(o.source), have, o.length));
   }
   if (o.sequences > static_cast<Index>(lines->size())) {
-    return fail(
-        fmt::format("{}: it holds {} sequences, --batch asks for {}", show(o.source), lines->size(), o.sequences));
+    return fail(fmt::format("{}: it holds {} sequences, --batch asks for {}", show(o.source), lines->size(), o.sequences));
   }
   if (o.sequences > 0) lines->resize(static_cast<std::size_t>(o.sequences));
   for (Line& line : *lines) line.resize(static_cast<std::size_t>(o.length > 0 ? o.length : have) + 1);

@@ -35,8 +35,8 @@ char dnnl_trans(Trans t) { return t == Trans::no ? 'N' : 'T'; }
 
 void multiply(Trans ta, Trans tb, float alpha, View<const float> a, View<const float> b, float beta, View<float> c) {
   const Index inner = ta == Trans::no ? a.cols : a.rows;
-  const dnnl_status_t status = dnnl_sgemm(dnnl_trans(ta), dnnl_trans(tb), c.rows, c.cols, inner, alpha, a.data, a.stride,
-                                          b.data, b.stride, beta, c.data, c.stride);
+  const dnnl_status_t status =
+      dnnl_sgemm(dnnl_trans(ta), dnnl_trans(tb), c.rows, c.cols, inner, alpha, a.data, a.stride, b.data, b.stride, beta, c.data, c.stride);
   STEPZERO_CHECK(status == dnnl_success);
 }
 
@@ -72,8 +72,8 @@ void gemm(Trans ta, Trans tb, double alpha, View<const double> a, View<const dou
   if (trivial(a, c, ta, beta)) return;
   const Index inner = ta == Trans::no ? a.cols : a.rows;
   const auto n = [](Index i) { return static_cast<blasint>(i); };
-  cblas_dgemm(CblasRowMajor, cblas_trans(ta), cblas_trans(tb), n(c.rows), n(c.cols), n(inner), alpha, a.data,
-              n(a.stride), b.data, n(b.stride), beta, c.data, n(c.stride));
+  cblas_dgemm(CblasRowMajor, cblas_trans(ta), cblas_trans(tb), n(c.rows), n(c.cols), n(inner), alpha, a.data, n(a.stride), b.data,
+              n(b.stride), beta, c.data, n(c.stride));
 }
 
 }  // namespace stepzero

@@ -21,9 +21,7 @@ inline Dual step(Dual x) { return step(x.value); }
 // P(Z <= x) for a standard normal Z, accurate in the lower tail too
 inline double normal_cdf(double x) { return 0.5 * std::erfc(-x * 0.7071067811865476); }
 inline float normal_cdf(float x) { return static_cast<float>(normal_cdf(static_cast<double>(x))); }
-inline Dual normal_cdf(Dual x) {
-  return {normal_cdf(x.value), 0.3989422804014327 * std::exp(-0.5 * x.value * x.value) * x.slope};
-}
+inline Dual normal_cdf(Dual x) { return {normal_cdf(x.value), 0.3989422804014327 * std::exp(-0.5 * x.value * x.value) * x.slope}; }
 
 #include "stepzero/kernels/phi-inl.hpp"
 

@@ -109,9 +109,9 @@ Part scan_block(View<const S> x, double* total, const StatisticsKernels<S>& kern
 }
 
 struct Plan {
-  Index block = 32;   // rows; a power of two, so that blocks are subtrees of the sequence's tree
-  Index blocks = 1;   // of a sequence
-  Index grain = 1;    // blocks that one task takes
+  Index block = 32;  // rows; a power of two, so that blocks are subtrees of the sequence's tree
+  Index blocks = 1;  // of a sequence
+  Index grain = 1;   // blocks that one task takes
 };
 
 // Depends on the shape only. At most about 64 tasks: each of a cut sequence keeps a vector of x.cols totals.

@@ -48,9 +48,7 @@ namespace stepzero::HWY_NAMESPACE {
 RunSums SumsOfRun(const float* x, Index n) { return run_sums(x, n); }
 CentredSums CentredSumsOfRun(const float* x, Index n, double pivot) { return centred_sums(x, n, pivot); }
 double SquaresOfRun(const float* x, Index n) { return run_squares(x, n); }
-void AddUnits(double* total, const float* const* rows, const float* scales, Index n) {
-  add_units(total, rows, scales, n);
-}
+void AddUnits(double* total, const float* const* rows, const float* scales, Index n) { add_units(total, rows, scales, n); }
 
 #else
 

@@ -59,7 +59,8 @@ HWY_INLINE Pack tanh(Pack x) {
 HWY_INLINE Pack normal_cdf(Pack x) {
   // least-squares fits on Chebyshev nodes: erf(z)/z in z^2 on [0, 1], -ln(erfc(t))/t on [0.95, 4.1]
   static constexpr float p[] = {1.1283791F, -0.37612626F, 0.11283585F, -0.026853818F, 0.0051883399F, -8.0102886e-4F, 7.854151e-5F};
-  static constexpr float q[] = {1.1285712F, 0.63553643F, 0.10543349F, -0.022852551F, 0.0030394632F, -8.8844063e-5F, -3.7930782e-5F, 4.3142891e-6F};
+  static constexpr float q[] = {1.1285712F,    0.63553643F,    0.10543349F,    -0.022852551F,
+                                0.0030394632F, -8.8844063e-5F, -3.7930782e-5F, 4.3142891e-6F};
   const D d;
   const V half = hn::Set(d, 0.5F);
   const V z = hn::Mul(x.v, hn::Set(d, 0.70710678F));
@@ -154,8 +155,8 @@ float max_of(const float* x, Index n) {
   return best;
 }
 
-#define STEPZERO_PHI(Phi)                                                                             \
-  void apply_##Phi(const float* x, float* y, Index n) { apply<Phi>(x, y, n); }                        \
+#define STEPZERO_PHI(Phi)                                                      \
+  void apply_##Phi(const float* x, float* y, Index n) { apply<Phi>(x, y, n); } \
   void slope_##Phi(const float* x, const float* dy, float* dx, Index n, bool add) { apply_slope<Phi>(x, dy, dx, n, add); }
 STEPZERO_SIMD_PHIS(STEPZERO_PHI)
 #undef STEPZERO_PHI
@@ -174,16 +175,16 @@ float exp_row(const float* x, float shift, float* y, Index n) { return HWY_DYNAM
 float exp_sum_row(const float* x, float shift, Index n) { return HWY_DYNAMIC_DISPATCH(exp_sum)(x, shift, n); }
 float max_row(const float* x, Index n) { return HWY_DYNAMIC_DISPATCH(max_of)(x, n); }
 
-#define STEPZERO_PHI(Phi)                                                                          \
-  HWY_EXPORT(apply_##Phi);                                                                         \
-  HWY_EXPORT(slope_##Phi);                                                                         \
-  template <>                                                                                      \
-  void apply_row<Phi>(const float* x, float* y, Index n) {                                         \
-    HWY_DYNAMIC_DISPATCH(apply_##Phi)(x, y, n);                                                    \
-  }                                                                                                \
-  template <>                                                                                      \
-  void apply_slope_row<Phi>(const float* x, const float* dy, float* dx, Index n, bool add) {       \
-    HWY_DYNAMIC_DISPATCH(slope_##Phi)(x, dy, dx, n, add);                                          \
+#define STEPZERO_PHI(Phi)                                                                    \
+  HWY_EXPORT(apply_##Phi);                                                                   \
+  HWY_EXPORT(slope_##Phi);                                                                   \
+  template <>                                                                                \
+  void apply_row<Phi>(const float* x, float* y, Index n) {                                   \
+    HWY_DYNAMIC_DISPATCH(apply_##Phi)(x, y, n);                                              \
+  }                                                                                          \
+  template <>                                                                                \
+  void apply_slope_row<Phi>(const float* x, const float* dy, float* dx, Index n, bool add) { \
+    HWY_DYNAMIC_DISPATCH(slope_##Phi)(x, dy, dx, n, add);                                    \
   }
 STEPZERO_SIMD_PHIS(STEPZERO_PHI)
 #undef STEPZERO_PHI

@@ -48,10 +48,10 @@ float exp_row(const float* x, float shift, float* y, Index n);
 float exp_sum_row(const float* x, float shift, Index n);
 float max_row(const float* x, Index n);
 
-#define STEPZERO_PHI(Phi)                                        \
-  template <>                                                    \
-  void apply_row<Phi>(const float* x, float* y, Index n);        \
-  template <>                                                    \
+#define STEPZERO_PHI(Phi)                                 \
+  template <>                                             \
+  void apply_row<Phi>(const float* x, float* y, Index n); \
+  template <>                                             \
   void apply_slope_row<Phi>(const float* x, const float* dy, float* dx, Index n, bool add);
 #define STEPZERO_SIMD_PHIS(X) X(Sigmoid) X(Tanh) X(Silu) X(QuickGelu) X(GeluErf) X(GeluTanh) X(Relu) X(ReluSquared)
 STEPZERO_SIMD_PHIS(STEPZERO_PHI)

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include <charconv>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <charconv>
 
 #include "stepzero/core/text.hpp"
 
@@ -19,22 +19,28 @@ namespace {
 template <class E>
 using Names = std::vector<std::pair<std::string_view, E>>;
 
-const Names<NormKind> norm_names = {
-    {"layernorm", NormKind::layernorm}, {"rmsnorm", NormKind::rmsnorm}, {"none", NormKind::none}};
-const Names<NormPlacement> placement_names = {{"pre", NormPlacement::pre},
-                                              {"post", NormPlacement::post},
-                                              {"sandwich", NormPlacement::sandwich},
-                                              {"branch", NormPlacement::branch}};
+const Names<NormKind> norm_names = {{"layernorm", NormKind::layernorm}, {"rmsnorm", NormKind::rmsnorm}, {"none", NormKind::none}};
+const Names<NormPlacement> placement_names = {
+    {"pre", NormPlacement::pre}, {"post", NormPlacement::post}, {"sandwich", NormPlacement::sandwich}, {"branch", NormPlacement::branch}};
 const Names<PositionKind> position_names = {
     {"learned", PositionKind::learned}, {"sinusoidal", PositionKind::sinusoidal}, {"none", PositionKind::none}};
 // The first name of each function is ours, the others are the library's (ACT2FN).
-const Names<Activation> activation_names = {
-    {"identity", Activation::identity}, {"relu", Activation::relu}, {"relu2", Activation::relu2},
-    {"sigmoid", Activation::sigmoid}, {"tanh", Activation::tanh}, {"silu", Activation::silu},
-    {"quick_gelu", Activation::quick_gelu}, {"gelu", Activation::gelu}, {"gelu_tanh", Activation::gelu_tanh},
-    {"linear", Activation::identity}, {"swish", Activation::silu}, {"gelu_new", Activation::gelu_tanh},
-    {"gelu_fast", Activation::gelu_tanh}, {"gelu_pytorch_tanh", Activation::gelu_tanh},
-    {"gelu_accurate", Activation::gelu_tanh}, {"gelu_python", Activation::gelu}};
+const Names<Activation> activation_names = {{"identity", Activation::identity},
+                                            {"relu", Activation::relu},
+                                            {"relu2", Activation::relu2},
+                                            {"sigmoid", Activation::sigmoid},
+                                            {"tanh", Activation::tanh},
+                                            {"silu", Activation::silu},
+                                            {"quick_gelu", Activation::quick_gelu},
+                                            {"gelu", Activation::gelu},
+                                            {"gelu_tanh", Activation::gelu_tanh},
+                                            {"linear", Activation::identity},
+                                            {"swish", Activation::silu},
+                                            {"gelu_new", Activation::gelu_tanh},
+                                            {"gelu_fast", Activation::gelu_tanh},
+                                            {"gelu_pytorch_tanh", Activation::gelu_tanh},
+                                            {"gelu_accurate", Activation::gelu_tanh},
+                                            {"gelu_python", Activation::gelu}};
 
 template <class E>
 std::string_view name_of(const Names<E>& names, E value) {
@@ -88,17 +94,17 @@ Expected<void> assign(T& to, Expected<T> from) {
 constexpr Index most = Index{1} << 31;
 constexpr double huge = 1e30;
 
-template <Index Architecture::*member, Index low, Index high = most>
+template <Index Architecture::* member, Index low, Index high = most>
 Expected<void> set_count(Architecture& a, std::string_view text) {
   return assign(a.*member, parse_count(text, low, high));
 }
 
-template <double Architecture::*member, double low>
+template <double Architecture::* member, double low>
 Expected<void> set_number(Architecture& a, std::string_view text) {
   return assign(a.*member, parse_number(text, low, huge));
 }
 
-template <bool Architecture::*member>
+template <bool Architecture::* member>
 Expected<void> set_flag(Architecture& a, std::string_view text) {
   return assign(a.*member, parse_bool(text));
 }
@@ -125,8 +131,7 @@ const std::array field_table = std::to_array<Field>({
     {"ffn", "a whole number; 0: 4 width", set_count<&A::ffn, 0>},
     {"vocab", count, set_count<&A::vocab, 1>},
     {"positions", count, set_count<&A::positions, 1>},
-    {"position", "learned, sinusoidal, none",
-     [](A& a, std::string_view v) { return assign(a.position, parse_name(position_names, v)); }},
+    {"position", "learned, sinusoidal, none", [](A& a, std::string_view v) { return assign(a.position, parse_name(position_names, v)); }},
     {"rotary", "channels of each head that turn, even; 0: none, -1: all", set_count<&A::rotary, A::whole_head>},
     {"rope_theta", number, set_number<&A::rope_theta, 1e-6>},
     {"causal", flag, set_flag<&A::causal>},
@@ -198,18 +203,18 @@ Expected<void> resolve(Architecture& a) {
     return fail(fmt::format("kv_heads = {} does not divide heads = {}", a.kv_heads, a.heads));
   }
   if (a.parallel_block && a.norm_placement != NormPlacement::pre) {
-    return fail(fmt::format("norm_placement = {} has no meaning in a parallel block", to_string(a.norm_placement)), "set parallel_block=false or norm_placement=pre");
+    return fail(fmt::format("norm_placement = {} has no meaning in a parallel block", to_string(a.norm_placement)),
+                "set parallel_block=false or norm_placement=pre");
   }
   if (a.rotary == Architecture::whole_head) a.rotary = a.head_dim;
   if (a.rotary % 2 != 0 || a.rotary > a.head_dim) {
     return fail(fmt::format("rotary = {} must be even and at most head_dim = {}", a.rotary, a.head_dim));
   }
   if (a.attention_scale == 0) a.attention_scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
-  const double parameters =
-      static_cast<double>(a.vocab) * static_cast<double>(a.width) * (a.tied ? 1 : 2) +
-      static_cast<double>(a.layers) * static_cast<double>(a.width) *
-          (static_cast<double>(a.heads + a.kv_heads) * 2 * static_cast<double>(a.head_dim) +
-           (a.gated ? 3.0 : 2.0) * static_cast<double>(a.ffn));
+  const double parameters = static_cast<double>(a.vocab) * static_cast<double>(a.width) * (a.tied ? 1 : 2) +
+                            static_cast<double>(a.layers) * static_cast<double>(a.width) *
+                                (static_cast<double>(a.heads + a.kv_heads) * 2 * static_cast<double>(a.head_dim) +
+                                 (a.gated ? 3.0 : 2.0) * static_cast<double>(a.ffn));
   if (!(parameters <= 1e13)) {
     return fail(fmt::format("this description has about {:.1e} parameters, {:.0f} TB in float32; the limit is 1e13", parameters,
                             parameters * 4e-12));

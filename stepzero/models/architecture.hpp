@@ -47,9 +47,9 @@ struct Architecture {
   bool attention_bias = true;
   bool mlp_bias = true;
 
-  double attention_scale = 0;  // 1 / sqrt(head_dim)
+  double attention_scale = 0;             // 1 / sqrt(head_dim)
   bool attention_scale_by_layer = false;  // further divided by the layer's number, from 1 (GPT-2's option)
-  double attention_softcap = 0;  // 0: none
+  double attention_softcap = 0;           // 0: none
   double residual_scale = 1;
   double embedding_scale = 1;
   double logit_scale = 1;

@@ -37,9 +37,7 @@ class Builder {
  private:
   // ---- parameters
 
-  int vector_param(const std::string& name, Index n, Role role, int layer) {
-    return graph_.add_param({name, {n}, role, layer, 1, n});
-  }
+  int vector_param(const std::string& name, Index n, Role role, int layer) { return graph_.add_param({name, {n}, role, layer, 1, n}); }
 
   // A matrix of a block, stored as the family stores it.
   int matrix_param(const std::string& stem, Index in, Index out, Role role, int layer) {
@@ -47,9 +45,7 @@ class Builder {
     return graph_.add_param({stem + ".weight", shape, role, layer, in, out});
   }
 
-  std::string block_name(std::string_view stem, int l) const {
-    return fmt::format(fmt::runtime(names_.block), l) + std::string(stem);
-  }
+  std::string block_name(std::string_view stem, int l) const { return fmt::format(fmt::runtime(names_.block), l) + std::string(stem); }
 
   // ---- pieces
 
@@ -72,9 +68,12 @@ class Builder {
 
   int norm(const std::string& node, const std::string& stem, int x, int layer) {
     switch (a_.norm) {
-      case NormKind::layernorm: return norm_node(node, stem, x, layer, LayerNorm{.width = a_.width, .eps = a_.norm_eps});
-      case NormKind::rmsnorm: return norm_node(node, stem, x, layer, RmsNorm{.width = a_.width, .eps = a_.norm_eps});
-      case NormKind::none: break;
+      case NormKind::layernorm:
+        return norm_node(node, stem, x, layer, LayerNorm{.width = a_.width, .eps = a_.norm_eps});
+      case NormKind::rmsnorm:
+        return norm_node(node, stem, x, layer, RmsNorm{.width = a_.width, .eps = a_.norm_eps});
+      case NormKind::none:
+        break;
     }
     return x;
   }
@@ -89,8 +88,8 @@ class Builder {
     int x = graph_.add_node("embed.tokens", TokenEmbedding{a_.vocab, a_.width}, {}, {graph_.whole(token_)});
     if (a_.embedding_scale != 1) x = graph_.add_node("embed.scale", Scale{a_.width, a_.embedding_scale}, {x});
     if (a_.position == PositionKind::learned) {
-      const int p = graph_.add_param({std::string(names_.position) + ".weight", {a_.positions, a_.width},
-                                      Role::position_embedding, -1, a_.positions, a_.width});
+      const int p = graph_.add_param(
+          {std::string(names_.position) + ".weight", {a_.positions, a_.width}, Role::position_embedding, -1, a_.positions, a_.width});
       x = graph_.add_node("embed.positions", LearnedPosition{a_.positions, a_.width}, {x}, {graph_.whole(p)});
     } else if (a_.position == PositionKind::sinusoidal) {
       x = graph_.add_node("embed.positions", SinusoidalPosition{a_.width}, {x});
@@ -150,12 +149,17 @@ class Builder {
     }
     const double scale = a_.attention_scale / (a_.attention_scale_by_layer ? l + 1 : 1);
     const int mix = graph_.add_node(at + "mix",
-                                    Attention{.heads = a_.heads, .kv_heads = a_.kv_heads, .key_dim = a_.head_dim,
-                                              .value_dim = a_.head_dim, .scale = scale, .causal = a_.causal,
-                                              .window = a_.window, .softcap = a_.attention_softcap},
+                                    Attention{.heads = a_.heads,
+                                              .kv_heads = a_.kv_heads,
+                                              .key_dim = a_.head_dim,
+                                              .value_dim = a_.head_dim,
+                                              .scale = scale,
+                                              .causal = a_.causal,
+                                              .window = a_.window,
+                                              .softcap = a_.attention_softcap},
                                     {q, k, v});
-    const int out = linear(at + "out", block_name(names_.attn_out, l), mix, a_.heads * a_.head_dim, a_.width,
-                           a_.attention_bias, Role::attention_out, l);
+    const int out = linear(at + "out", block_name(names_.attn_out, l), mix, a_.heads * a_.head_dim, a_.width, a_.attention_bias,
+                           Role::attention_out, l);
     return drop(at + "dropout", out);
   }
 
@@ -213,8 +217,9 @@ class Builder {
   }
 
   void head(int x) {
-    const int weight = a_.tied ? token_
-                               : graph_.add_param({std::string(names_.head) + ".weight", {a_.vocab, a_.width}, Role::head, -1, a_.width, a_.vocab});
+    const int weight =
+        a_.tied ? token_
+                : graph_.add_param({std::string(names_.head) + ".weight", {a_.vocab, a_.width}, Role::head, -1, a_.width, a_.vocab});
     x = graph_.add_node("logits", Linear{a_.width, a_.vocab}, {x}, {graph_.whole(weight)});
     if (a_.logit_scale != 1) x = graph_.add_node("logits.scaled", Scale{a_.vocab, a_.logit_scale}, {x});
     if (a_.logit_softcap > 0) x = graph_.add_node("logits.capped", Softcap{a_.vocab, a_.logit_softcap}, {x});

@@ -15,8 +15,8 @@ namespace stepzero {
 struct TensorNames {
   std::string_view token, position, block, attn_norm, qkv, q, k, v, q_norm, k_norm, attn_out, attn_post_norm;
   std::string_view ffn_norm, ffn_gate, ffn_in, ffn_out, ffn_post_norm, final_norm, head;
-  bool fused_qkv = false;  // one tensor holds q | k | v
-  bool in_out = false;     // block matrices are stored (in, out), GPT-2's Conv1D
+  bool fused_qkv = false;                 // one tensor holds q | k | v
+  bool in_out = false;                    // block matrices are stored (in, out), GPT-2's Conv1D
   std::string_view optional_prefix = "";  // a prefix that some files leave out
 };
 

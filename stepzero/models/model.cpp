@@ -85,8 +85,8 @@ Expected<Architecture> load_model(const std::string& model) {
   auto a = import(*text, path.string());
   if (a) {
     const auto absolute = std::filesystem::absolute(path, ignored);
-    a->name = path.filename() == "config.json" && absolute.has_parent_path() ? absolute.parent_path().filename().string()
-                                                                             : path.stem().string();
+    a->name =
+        path.filename() == "config.json" && absolute.has_parent_path() ? absolute.parent_path().filename().string() : path.stem().string();
   }
   return a;
 }

@@ -19,8 +19,8 @@
 namespace stepzero {
 
 template <class... Phi>
-using OpList = std::variant<TokenEmbedding, LearnedPosition, SinusoidalPosition, Linear, LoraLinear, LayerNorm, RmsNorm,
-                            Multiply, Rotary, Attention, Dropout, Residual, Scale, Softcap, CrossEntropy, Elementwise<Phi>...>;
+using OpList = std::variant<TokenEmbedding, LearnedPosition, SinusoidalPosition, Linear, LoraLinear, LayerNorm, RmsNorm, Multiply, Rotary,
+                            Attention, Dropout, Residual, Scale, Softcap, CrossEntropy, Elementwise<Phi>...>;
 
 using AnyOp = PhiList<OpList>;
 

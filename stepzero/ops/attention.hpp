@@ -36,9 +36,9 @@ struct Attention {
   Index value_dim = 1;
   double scale = 1;
   bool causal = true;
-  Index window = 0;                 // keys a query sees to each side, itself included; 0: all
-  double softcap = 0;               // 0: none
-  std::vector<double> alibi = {};   // one slope a head; empty: none
+  Index window = 0;                // keys a query sees to each side, itself included; 0: all
+  double softcap = 0;              // 0: none
+  std::vector<double> alibi = {};  // one slope a head; empty: none
 
   [[nodiscard]] int inputs() const { return 3; }
   [[nodiscard]] Index channels() const { return heads * value_dim; }
@@ -62,8 +62,7 @@ struct Attention {
     const View<S> dv = own_v ? v_memory.view() : p.dx[2].d;
     if (own_k || !p.dx[1].add) clear(dk);
     if (own_v || !p.dx[2].add) clear(dv);
-    parallel_for(p.batch.sequences * heads,
-                 [&](Index item) { backward_head(p, item / heads, item % heads, dk, dv); });
+    parallel_for(p.batch.sequences * heads, [&](Index item) { backward_head(p, item / heads, item % heads, dk, dv); });
     if (group > 1) {
       sum_group(View<const S>(dk), p.dx[1], key_dim);
       sum_group(View<const S>(dv), p.dx[2], value_dim);
@@ -102,8 +101,7 @@ struct Attention {
   };
   // Keys that query i sees, within its sequence.
   [[nodiscard]] Range visible(Index i, Index length) const {
-    return {window > 0 ? std::max<Index>(0, i - window + 1) : 0,
-            causal ? i + 1 : window > 0 ? std::min(length, i + window) : length};
+    return {window > 0 ? std::max<Index>(0, i - window + 1) : 0, causal ? i + 1 : window > 0 ? std::min(length, i + window) : length};
   }
 
  private:
@@ -245,12 +243,12 @@ struct Attention {
   template <class S>
   void backward_row(S* a, S* d, S* slope, S z, Index i, Range see, Index h) const {
     const Index n = see.end - see.begin;
-    bend_row(a, slope, i, see, h);                              // (2)
+    bend_row(a, slope, i, see, h);  // (2)
     // z is rounded: dividing by the sum takes its error out of every weight of the row
     const S inverse = S(1) / exp_row(a, z, a, n);
-    for (Index j = 0; j < n; ++j) a[j] *= inverse;              // (3)
+    for (Index j = 0; j < n; ++j) a[j] *= inverse;  // (3)
     const S mean = dot_row(a, d, n);
-    for (Index j = 0; j < n; ++j) d[j] = a[j] * (d[j] - mean);  // (7)
+    for (Index j = 0; j < n; ++j) d[j] = a[j] * (d[j] - mean);           // (7)
     for (Index j = 0; slope != nullptr && j < n; ++j) d[j] *= slope[j];  // (8)
   }
 

@@ -37,7 +37,9 @@ class IntegralImage {
       }
     }
   }
-  double operator()(Range r, Range c) const { return sum_(r.end, c.end) - sum_(r.begin, c.end) - sum_(r.end, c.begin) + sum_(r.begin, c.begin); }
+  double operator()(Range r, Range c) const {
+    return sum_(r.end, c.end) - sum_(r.begin, c.end) - sum_(r.end, c.begin) + sum_(r.begin, c.begin);
+  }
 
  private:
   Matrix sum_;
@@ -86,7 +88,13 @@ void multiply(Matrix& m, const Kernel& K) {
 class Series {
  public:
   Series(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v)
-      : op_(op), tokens_(batch.tokens()), sight_(op, batch), q_(q), k_(k), v_(v), gain_(op.scale * op.scale * static_cast<double>(op.key_dim)) {
+      : op_(op),
+        tokens_(batch.tokens()),
+        sight_(op, batch),
+        q_(q),
+        k_(k),
+        v_(v),
+        gain_(op.scale * op.scale * static_cast<double>(op.key_dim)) {
     Matrix power = ones(tokens_);
     for (int p = 0; p < powers; ++p) {
       z_.emplace_back(tokens_, tokens_, [&](Index j, Index l) { return power(j, l); });
@@ -162,7 +170,8 @@ class Series {
       h.emplace_back(tokens_, tokens_, [&](Index t, Index s) { return G(t, s) * power(t, s) / z(t, s); });
       multiply(power, q_.K.scaled(gain_ / (p + 1)));
     }
-    return Kernel::from(tokens_, [&](Index j, Index l) { return sum_powers(h, k_.K(j, l), sight_.queries[j], sight_.queries[l]); });  // (11)
+    return Kernel::from(tokens_,
+                        [&](Index j, Index l) { return sum_powers(h, k_.K(j, l), sight_.queries[j], sight_.queries[l]); });  // (11)
   }
 
   static double sum_powers(const std::vector<IntegralImage>& images, double x, Range r, Range c) {
@@ -306,7 +315,7 @@ class Sampler {
   }
 
   struct Round {
-    Matrix factor;             // of the redrawn kernel of v
+    Matrix factor;  // of the redrawn kernel of v
     Tensor<float> q, k, v, y, keep;
   };
 
@@ -400,7 +409,8 @@ class Sampler {
       const Index nu = std::max<Index>(1, static_cast<Index>(std::lround(channels_)));
       Matrix z(tokens_, nu), thin(tokens_, nu);
       fill(Distribution::normal(1), make_stream(static_cast<std::uint64_t>(i), "attention.kernel"), 0, all(z));
-      gemm(Trans::no, Trans::no, 1 / std::sqrt(static_cast<double>(nu)), View<const double>(root_), View<const double>(z), 0.0, thin.view());
+      gemm(Trans::no, Trans::no, 1 / std::sqrt(static_cast<double>(nu)), View<const double>(root_), View<const double>(z), 0.0,
+           thin.view());
       return thin;
     }
     // Bartlett: below the diagonal normal, on it chi of falling degrees (here by its normal limit, Wilson-Hilferty)
@@ -457,8 +467,10 @@ class Sampler {
     Tensor<float> out(x.rows(), x.cols());
     const View<const float> in[] = {x};
     const Into<float> into[] = {{out.view()}};
-    if (back) op.backward(Up<float>{batch_, in, {}, {}, {}, x.view(), into, {}});
-    else op.forward(Down<float>{batch_, in, {}, out.view(), {}});
+    if (back)
+      op.backward(Up<float>{batch_, in, {}, {}, {}, x.view(), into, {}});
+    else
+      op.forward(Down<float>{batch_, in, {}, out.view(), {}});
     return out;
   }
   [[nodiscard]] Tensor<float> turned_back(const Tensor<float>& x) const { return turned(x, q_.rotary, true); }
@@ -470,7 +482,8 @@ class Sampler {
       gemm(Trans::no, Trans::yes, 1.0F, x.view().slice(t0, t1 - t0), x.view(), 0.0F, gram.view().slice(t0, t1 - t0));
     });
     for (Index t = 0; t < tokens_; ++t) {
-      for (Index s = 0; s < tokens_; ++s) out(t, s) = (first ? 0 : out(t, s)) + a * (static_cast<double>(gram(t, s)) + static_cast<double>(gram(s, t))) / 2;
+      for (Index s = 0; s < tokens_; ++s)
+        out(t, s) = (first ? 0 : out(t, s)) + a * (static_cast<double>(gram(t, s)) + static_cast<double>(gram(s, t))) / 2;
     }
   }
 

@@ -51,8 +51,7 @@ struct Dropout {
   void mask(const Batch& batch, View<const S> x, const Into<S>& y) const {
     const S factor = S(1 / (1 - p));
     const auto threshold = static_cast<std::uint64_t>(p * 4294967296.0);
-    const std::array<std::uint32_t, 2> key = {static_cast<std::uint32_t>(batch.seed),
-                                              static_cast<std::uint32_t>(batch.seed >> 32)};
+    const std::array<std::uint32_t, 2> key = {static_cast<std::uint32_t>(batch.seed), static_cast<std::uint32_t>(batch.seed >> 32)};
     parallel_ranges(x.rows, row_grain(width), [&](Index t0, Index t1) {
       for (Index t = t0; t < t1; ++t) {
         for (Index c = 0; c < width; c += 4) {

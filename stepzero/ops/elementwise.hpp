@@ -43,15 +43,21 @@ struct Elementwise {
   }
 
   [[nodiscard]] Moment push(const PushDoor& p) const {
-    if constexpr (std::is_same_v<Phi, Relu>) return push_closed(p, relu_kernel, relu_mean);                    // (3)
-    else if constexpr (std::is_same_v<Phi, ReluSquared>) return push_closed(p, relu_squared_kernel, relu_squared_mean);
-    else return push_function(p, [](double x) { return Phi::value(x); });
+    if constexpr (std::is_same_v<Phi, Relu>)
+      return push_closed(p, relu_kernel, relu_mean);  // (3)
+    else if constexpr (std::is_same_v<Phi, ReluSquared>)
+      return push_closed(p, relu_squared_kernel, relu_squared_mean);
+    else
+      return push_function(p, [](double x) { return Phi::value(x); });
   }
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
-    if constexpr (std::is_same_v<Phi, Relu>) return pull_closed(p, step_kernel);                                // (4)
-    else if constexpr (std::is_same_v<Phi, ReluSquared>) return pull_closed(p, [](double a, double b, double c) { return 4 * relu_kernel(a, b, c); });
-    else return pull_function(p, [](double x) { return Phi::slope(x); });
+    if constexpr (std::is_same_v<Phi, Relu>)
+      return pull_closed(p, step_kernel);  // (4)
+    else if constexpr (std::is_same_v<Phi, ReluSquared>)
+      return pull_closed(p, [](double a, double b, double c) { return 4 * relu_kernel(a, b, c); });
+    else
+      return pull_function(p, [](double x) { return Phi::slope(x); });
   }
 };
 static_assert(Op<Elementwise<GeluTanh>>);

@@ -30,9 +30,10 @@ struct AttentionSummary {
 struct Moment {
   Kernel K;
   std::vector<double> mean;  // E x_t in any one channel; empty: 0
-  std::vector<double> own;   // how much of the token's own embedding is in x_t; empty: none. At the logits: the mean logit of the token's own id
-  double noise = 0;          // one draw's kernel differs from K like a sample covariance of 1/noise channels
-  Index width = 0;           // channels
+  std::vector<double>
+      own;           // how much of the token's own embedding is in x_t; empty: none. At the logits: the mean logit of the token's own id
+  double noise = 0;  // one draw's kernel differs from K like a sample covariance of 1/noise channels
+  Index width = 0;   // channels
   // what happened to the heads since the projection, for an attention that samples them
   std::optional<Kernel> before_heads;  // kernel before a norm of heads or a rotation
   bool unit_heads = false;             // each head was put on a sphere
@@ -47,7 +48,8 @@ struct Moment {
 struct Adjoint {
   Kernel G;
   std::optional<Kernel> before_rotary = std::nullopt;  // of the same heads before they turned, where an attention knows it exactly
-  std::vector<double> radial = {};  // E<d_t, x_t>: what the gradient has along the token itself; empty: 0. Products keep it, norms absorb it
+  std::vector<double> radial =
+      {};                  // E<d_t, x_t>: what the gradient has along the token itself; empty: 0. Products keep it, norms absorb it
   double weight_gain = 1;  // E<K, G> over draws, in units of the product of the means: the weight's gradient feels their covariance
 };
 

@@ -30,9 +30,9 @@ struct Norm {
   double eps = 1e-5;
   bool gain = true;
   bool bias = centred;
-  bool unit_offset = false;      // the stored gain is gain - 1
-  Index groups = 1;              // heads, for a norm of queries and keys
-  bool gain_per_group = false;   // one gain for each group rather than one for all
+  bool unit_offset = false;     // the stored gain is gain - 1
+  Index groups = 1;             // heads, for a norm of queries and keys
+  bool gain_per_group = false;  // one gain for each group rather than one for all
 
   [[nodiscard]] int inputs() const { return 1; }
   [[nodiscard]] Index channels() const { return groups * width; }
@@ -100,7 +100,7 @@ struct Norm {
     const Kernel G = Kernel::from(tokens, [&](Index t, Index s) {
       const double k = centred_entry(x, t, s) * r[t] * r[s];  // c_t c_s rho^2 = k^2
       const double lost = centred_entry(x, t, t) * r[t] * r[t] + centred_entry(x, s, s) * r[s] * r[s] - k * k + (centred ? 1 : 0);
-      const double jensen = 1 + (3 + k * k) * x.noise / 2;  // 1/|x| of one draw is larger than 1/|x| of the mean
+      const double jensen = 1 + (3 + k * k) * x.noise / 2;                           // 1/|x| of one draw is larger than 1/|x| of the mean
       return g * p.dy.G(t, s) * r[t] * r[s] * (1 - std::min(lost, d) / d) * jensen;  // (9)
     });
     up.dx.push_back({.G = G, .weight_gain = p.dy.weight_gain});
@@ -111,7 +111,7 @@ struct Norm {
     double radial = 0;
     for (const double r_t : p.dy.radial) radial += r_t;
     dg += radial * radial / (d * static_cast<double>(groups));  // a gradient along the token pulls every gain the same way
-    if (gain) up.dtheta.push_back(dg);  // one gain for all groups sums their independent gradients: the same total
+    if (gain) up.dtheta.push_back(dg);                          // one gain for all groups sums their independent gradients: the same total
     if (bias) up.dtheta.push_back(p.dy.G.sum());
     return up;
   }
@@ -146,9 +146,9 @@ struct Norm {
     const S* x = p.x[0].row(t) + k * width;
     S* y = p.y.row(t) + k * width;
     const S n = S(static_cast<double>(width));
-    const S m = centred ? row_sum<S>(width, [&](Index i) { return x[i]; }) / n : S(0);                    // (1)
+    const S m = centred ? row_sum<S>(width, [&](Index i) { return x[i]; }) / n : S(0);  // (1)
     const S square = row_sum<S>(width, [&](Index i) { return (x[i] - m) * (x[i] - m); }) / n;
-    const S r = S(1) / sqrt(square + S(eps));                                                             // (2)
+    const S r = S(1) / sqrt(square + S(eps));  // (2)
     p.keep(t, 2 * k) = m;
     p.keep(t, 2 * k + 1) = r;
     const S* g = gain_of(p, k);
@@ -156,7 +156,7 @@ struct Norm {
     if (g == nullptr) {
       for (Index i = 0; i < width; ++i) y[i] = r * (x[i] - m);
     } else {
-      for (Index i = 0; i < width; ++i) y[i] = (u + g[i]) * (r * (x[i] - m));                             // (3)
+      for (Index i = 0; i < width; ++i) y[i] = (u + g[i]) * (r * (x[i] - m));  // (3)
     }
     if (bias) {
       const S* b = p.theta[gain ? 1 : 0].row(0) + (gain_per_group ? k * width : 0);
@@ -174,10 +174,10 @@ struct Norm {
     const S n = S(static_cast<double>(width));
     const S* g = gain_of(p, k);
     const S u = S(offset());
-    const auto run = [&](const auto& e) {                                                                 // (4)
+    const auto run = [&](const auto& e) {  // (4)
       const S e_mean = centred ? row_sum<S>(width, e) / n : S(0);
       const S eh_mean = row_sum<S>(width, [&](Index i) { return e(i) * (x[i] - m); }) * r / n;
-      const auto d = [&](Index i) { return r * (e(i) - e_mean - r * (x[i] - m) * eh_mean); };             // (5)
+      const auto d = [&](Index i) { return r * (e(i) - e_mean - r * (x[i] - m) * eh_mean); };  // (5)
       if (p.dx[0].add) {
         for (Index i = 0; i < width; ++i) dx[i] += d(i);
       } else {

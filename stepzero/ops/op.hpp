@@ -74,8 +74,21 @@ struct Up {
 
 // What a scheme is told about a parameter.
 enum class Role : std::uint8_t {
-  token_embedding, position_embedding, query, key, value, query_key_value, attention_out, ffn_in, ffn_gate, ffn_out, head,
-  lora_down, lora_up, gain, bias,
+  token_embedding,
+  position_embedding,
+  query,
+  key,
+  value,
+  query_key_value,
+  attention_out,
+  ffn_in,
+  ffn_gate,
+  ffn_out,
+  head,
+  lora_down,
+  lora_up,
+  gain,
+  bias,
 };
 
 // A parameter as the op sees it: a matrix (rows, cols) with the fans that its use gives it.
@@ -87,12 +100,12 @@ struct ParamShape {
 };
 
 template <class T>
-concept Op = requires(const T& op, const Down<float>& df, const Down<double>& dd, const Down<Dual>& de,
-                      const Up<float>& uf, const Up<double>& ud, const PushDoor& push, const PullDoor& pull) {
-  { T::kind } -> std::convertible_to<const char*>;                // "linear"
-  { op.inputs() } -> std::same_as<int>;                           // how many wires it reads
-  { op.channels() } -> std::same_as<Index>;                       // channels of its output
-  { op.keep() } -> std::same_as<Index>;                           // numbers a token kept from forward to backward
+concept Op = requires(const T& op, const Down<float>& df, const Down<double>& dd, const Down<Dual>& de, const Up<float>& uf,
+                      const Up<double>& ud, const PushDoor& push, const PullDoor& pull) {
+  { T::kind } -> std::convertible_to<const char*>;  // "linear"
+  { op.inputs() } -> std::same_as<int>;             // how many wires it reads
+  { op.channels() } -> std::same_as<Index>;         // channels of its output
+  { op.keep() } -> std::same_as<Index>;             // numbers a token kept from forward to backward
   { op.params() } -> std::same_as<std::vector<ParamShape>>;
   { op.forward(df) } -> std::same_as<void>;
   { op.forward(dd) } -> std::same_as<void>;
@@ -101,7 +114,7 @@ concept Op = requires(const T& op, const Down<float>& df, const Down<double>& dd
   { op.backward(ud) } -> std::same_as<void>;
   { op.push(push) } -> std::same_as<Moment>;
   { op.pull(pull) } -> std::same_as<Pulled>;
-  { T::grade } -> std::convertible_to<Grade>;                     // of push and pull
+  { T::grade } -> std::convertible_to<Grade>;  // of push and pull
 };
 
 // Rows handed to one piece of parallel work: about 16 thousand numbers, whatever the number of threads.

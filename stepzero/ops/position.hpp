@@ -55,8 +55,8 @@ struct LearnedPosition {
 
   template <class S>
   void backward(const Up<S>& p) const {
-    pass_through(p.dy, p.dx[0]);                                                                   // (3)
-    scatter_rows(p.dy, p.dtheta[0], [&](Index t) { return p.batch.position(t) + offset; });        // (4)
+    pass_through(p.dy, p.dx[0]);                                                             // (3)
+    scatter_rows(p.dy, p.dtheta[0], [&](Index t) { return p.batch.position(t) + offset; });  // (4)
   }
 
   [[nodiscard]] Moment push(const PushDoor& p) const {
@@ -117,7 +117,8 @@ struct SinusoidalPosition {
       for (Index c = 0; c < width; ++c) mean += table(p.batch.position(t), c) / static_cast<double>(width);
       y.mean[static_cast<std::size_t>(t)] = p.x[0]->mean_at(t) + mean;
     }
-    y.K = Kernel::from(p.batch.tokens(), [&](Index t, Index s) { return p.x[0]->K(t, s) + inner(p.batch.position(t), p.batch.position(s)); });
+    y.K =
+        Kernel::from(p.batch.tokens(), [&](Index t, Index s) { return p.x[0]->K(t, s) + inner(p.batch.position(t), p.batch.position(s)); });
     return y;
   }
 

@@ -46,7 +46,9 @@ struct Scale {
     return y;
   }
 
-  [[nodiscard]] Pulled pull(const PullDoor& p) const { return {{{.G = p.dy.G.scaled(factor * factor), .radial = p.dy.radial}}, {}}; }  // (6)
+  [[nodiscard]] Pulled pull(const PullDoor& p) const {
+    return {{{.G = p.dy.G.scaled(factor * factor), .radial = p.dy.radial}}, {}};
+  }  // (6)
 };
 static_assert(Op<Scale>);
 
@@ -99,8 +101,9 @@ struct Softcap {
     return y;
   }
 
-  [[nodiscard]] Pulled pull(const PullDoor& p) const { return pull_function(p, [this](double x) { return Tanh::slope(x / cap); }); }  // (6)
-
+  [[nodiscard]] Pulled pull(const PullDoor& p) const {
+    return pull_function(p, [this](double x) { return Tanh::slope(x / cap); });
+  }  // (6)
 };
 static_assert(Op<Softcap>);
 

@@ -37,9 +37,12 @@ std::vector<Comparison> compare(const Signal& joined) {
     if (!v.predicted || !v.measured) return;
     Comparison row{std::string(where), std::string(what), *v.predicted, *v.measured, v.standard_error.value_or(0), 0, 0};
     const double difference = row.predicted - row.measured;
-    if (what == "mean") row.error = difference / std::max(rms[row.where], 1e-300);
-    else if (what.ends_with("cosine") || what == "entropy" || what == "loss") row.error = difference;
-    else row.error = row.measured == 0 && difference == 0 ? 0 : difference / std::abs(row.measured);
+    if (what == "mean")
+      row.error = difference / std::max(rms[row.where], 1e-300);
+    else if (what.ends_with("cosine") || what == "entropy" || what == "loss")
+      row.error = difference;
+    else
+      row.error = row.measured == 0 && difference == 0 ? 0 : difference / std::abs(row.measured);
     row.z = row.standard_error > 0 ? difference / row.standard_error : 0;
     // a gradient that is 0 in theory is rounding noise in practice: nothing to compare
     if (row.predicted == 0 && std::abs(row.measured) < 1e-6) return;
@@ -67,18 +70,22 @@ std::string compare_text(const Signal& s, bool full) {
   const std::size_t shown = full ? rows.size() : std::min<std::size_t>(12, rows.size());
   for (std::size_t i = 0; i < shown; ++i) {
     const Comparison& r = rows[i];
-    out += fmt::format("{:<40} {:<22} {:>10.4g} {:>10.4g} {:>+8.4f} {:>+6.1f}{}\n", show(r.where), r.what, r.predicted, r.measured, r.error, r.z,
-                       r.wrong() ? "  off" : "");
+    out += fmt::format("{:<40} {:<22} {:>10.4g} {:>10.4g} {:>+8.4f} {:>+6.1f}{}\n", show(r.where), r.what, r.predicted, r.measured, r.error,
+                       r.z, r.wrong() ? "  off" : "");
   }
   std::map<std::string, std::vector<double>> errors;
-  for (const Comparison& r : rows) errors[r.what == "gradient norm" && r.where.find(".weight") != std::string::npos ? "weight gradient norm" : r.what].push_back(std::abs(r.error));
+  for (const Comparison& r : rows)
+    errors[r.what == "gradient norm" && r.where.find(".weight") != std::string::npos ? "weight gradient norm" : r.what].push_back(
+        std::abs(r.error));
   out += fmt::format("\n{:<24} {:>6} {:>9} {:>9} {:>9} {:>9}\n", "absolute error of", "n", "median", "90 %", "99 %", "worst");
   for (auto& [what, list] : errors) {
     std::ranges::sort(list);
-    out += fmt::format("{:<24} {:>6} {:>9.4f} {:>9.4f} {:>9.4f} {:>9.4f}\n", what, list.size(), percentile(list, 0.5), percentile(list, 0.9), percentile(list, 0.99), list.back());
+    out += fmt::format("{:<24} {:>6} {:>9.4f} {:>9.4f} {:>9.4f} {:>9.4f}\n", what, list.size(), percentile(list, 0.5),
+                       percentile(list, 0.9), percentile(list, 0.99), list.back());
   }
   const auto wrong = std::ranges::count_if(rows, &Comparison::wrong);
-  out += wrong == 0 ? "\nnothing is off by more than 5 standard errors and 10 %\n" : fmt::format("\n{} of {} numbers are off by more than 5 standard errors and 10 %\n", wrong, rows.size());
+  out += wrong == 0 ? "\nnothing is off by more than 5 standard errors and 10 %\n"
+                    : fmt::format("\n{} of {} numbers are off by more than 5 standard errors and 10 %\n", wrong, rows.size());
   return out;
 }
 

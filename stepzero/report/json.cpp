@@ -23,19 +23,38 @@ Json json(const Value& value) {
 }
 
 Json json(const Architecture& a, Index parameters) {
-  return {{"name", a.name}, {"family", a.family}, {"parameters", parameters}, {"layers", a.layers},
-          {"width", a.width}, {"heads", a.heads}, {"kv_heads", a.kv_heads}, {"head_dim", a.head_dim},
-          {"ffn", a.ffn}, {"vocab", a.vocab}, {"positions", a.positions}, {"norm", to_string(a.norm)},
-          {"norm_placement", to_string(a.norm_placement)}, {"activation", to_string(a.activation)},
-          {"gated", a.gated}, {"tied", a.tied}, {"init_std", a.init_std}};
+  return {{"name", a.name},
+          {"family", a.family},
+          {"parameters", parameters},
+          {"layers", a.layers},
+          {"width", a.width},
+          {"heads", a.heads},
+          {"kv_heads", a.kv_heads},
+          {"head_dim", a.head_dim},
+          {"ffn", a.ffn},
+          {"vocab", a.vocab},
+          {"positions", a.positions},
+          {"norm", to_string(a.norm)},
+          {"norm_placement", to_string(a.norm_placement)},
+          {"activation", to_string(a.activation)},
+          {"gated", a.gated},
+          {"tied", a.tied},
+          {"init_std", a.init_std}};
 }
 
 Json json(const NodeSignal& n) {
-  return {{"name", n.name}, {"kind", n.kind}, {"grade", n.grade},
-          {"forward", {{"second_moment", json(n.forward.second_moment)}, {"variance", json(n.forward.variance)},
-                       {"mean", json(n.forward.mean)}, {"token_cosine", json(n.forward.token_cosine)}}},
-          {"backward", {{"norm", json(n.backward.norm)}, {"second_moment", json(n.backward.second_moment)},
-                        {"token_cosine", json(n.backward.token_cosine)}}}};
+  return {{"name", n.name},
+          {"kind", n.kind},
+          {"grade", n.grade},
+          {"forward",
+           {{"second_moment", json(n.forward.second_moment)},
+            {"variance", json(n.forward.variance)},
+            {"mean", json(n.forward.mean)},
+            {"token_cosine", json(n.forward.token_cosine)}}},
+          {"backward",
+           {{"norm", json(n.backward.norm)},
+            {"second_moment", json(n.backward.second_moment)},
+            {"token_cosine", json(n.backward.token_cosine)}}}};
 }
 
 Json json(const AttentionSignal& a) {

@@ -30,10 +30,12 @@ std::string with_error(const Value& v) {
 
 std::string header(const Signal& s) {
   const Architecture& a = s.architecture;
-  std::string out = fmt::format("{}  {} parameters, {} layers, width {}, {} heads\n", show(a.name), with_commas(s.parameter_count), a.layers,
-                                a.width, a.heads);
-  const std::string how = s.seeds == 0 ? "predicted" : fmt::format("{} from seed {}", s.seeds == 1 ? "1 draw" : fmt::format("{} draws", s.seeds), s.seed);
-  out += fmt::format("scheme {}, tokens {} {} x {}, {}\n\n", show(s.scheme), show(s.tokens), s.batch, s.seq_len, how + (s.weightless ? ", weightless" : ""));
+  std::string out = fmt::format("{}  {} parameters, {} layers, width {}, {} heads\n", show(a.name), with_commas(s.parameter_count),
+                                a.layers, a.width, a.heads);
+  const std::string how =
+      s.seeds == 0 ? "predicted" : fmt::format("{} from seed {}", s.seeds == 1 ? "1 draw" : fmt::format("{} draws", s.seeds), s.seed);
+  out += fmt::format("scheme {}, tokens {} {} x {}, {}\n\n", show(s.scheme), show(s.tokens), s.batch, s.seq_len,
+                     how + (s.weightless ? ", weightless" : ""));
   return out;
 }
 
@@ -47,18 +49,17 @@ std::string layer_table(const Signal& s) {
     const auto it = nodes.find(name);
     return it == nodes.end() ? std::string("-") : number(it->second->forward.second_moment);
   };
-  std::string out = fmt::format("{:>5}  {:>9} {:>7} {:>9} {:>9}  {:>9} {:>7}  {:>9}\n", "", "stream", "token", "attn out", "ffn out", "score",
-                                "attn", "gradient");
+  std::string out = fmt::format("{:>5}  {:>9} {:>7} {:>9} {:>9}  {:>9} {:>7}  {:>9}\n", "", "stream", "token", "attn out", "ffn out",
+                                "score", "attn", "gradient");
   out += fmt::format("{:>5}  {:>9} {:>7} {:>9} {:>9}  {:>9} {:>7}  {:>9}\n", "layer", "E[x^2]", "cosine", "E[x^2]", "E[x^2]", "variance",
                      "entropy", "norm");
   for (Index l = 0; l <= s.architecture.layers; ++l) {
     const std::string block = fmt::format("blocks.{}.", l);
     const NodeSignal* stream = nodes.at(fmt::format("stream.{}", l));
     const auto a = attention.find(block + "attn");
-    out += fmt::format("{:>5}  {:>9} {:>7} {:>9} {:>9}  {:>9} {:>7}  {:>9}\n",
-                       l < s.architecture.layers ? fmt::format("{}", l) : "end", number(stream->forward.second_moment),
-                       number(stream->forward.token_cosine), second_moment(block + "attn.out"), second_moment(block + "ffn.out"),
-                       a == attention.end() ? "-" : number(a->second->score_variance),
+    out += fmt::format("{:>5}  {:>9} {:>7} {:>9} {:>9}  {:>9} {:>7}  {:>9}\n", l < s.architecture.layers ? fmt::format("{}", l) : "end",
+                       number(stream->forward.second_moment), number(stream->forward.token_cosine), second_moment(block + "attn.out"),
+                       second_moment(block + "ffn.out"), a == attention.end() ? "-" : number(a->second->score_variance),
                        a == attention.end() ? "-" : number(a->second->entropy), number(stream->backward.norm));
   }
   return out;
@@ -66,10 +67,13 @@ std::string layer_table(const Signal& s) {
 
 std::string totals(const Signal& s) {
   const double uniform = std::log(static_cast<double>(s.architecture.vocab));
-  std::string out = fmt::format("\nloss           {}   (a uniform guess: ln {} = {:.4g})\n", with_error(s.loss), s.architecture.vocab, uniform);
+  std::string out =
+      fmt::format("\nloss           {}   (a uniform guess: ln {} = {:.4g})\n", with_error(s.loss), s.architecture.vocab, uniform);
   out += fmt::format("gradient norm  {}\n", with_error(s.gradient_norm));
   auto largest = s.parameters;
-  std::ranges::stable_sort(largest, std::ranges::greater(), [](const ParameterSignal& p) { return p.gradient_norm.measured.value_or(p.gradient_norm.predicted.value_or(0)); });
+  std::ranges::stable_sort(largest, std::ranges::greater(), [](const ParameterSignal& p) {
+    return p.gradient_norm.measured.value_or(p.gradient_norm.predicted.value_or(0));
+  });
   out += "largest        ";
   for (std::size_t i = 0; i < std::min<std::size_t>(3, largest.size()); ++i) {
     out += fmt::format("{}{} {}", i == 0 ? "" : "\n               ", number(largest[i].gradient_norm), show(largest[i].name));
@@ -81,9 +85,9 @@ std::string node_table(const Signal& s) {
   std::string out = fmt::format("\n{:<28} {:<18} {:>22} {:>10} {:>10} {:>8}  {:>22} {:>8}\n", "node", "kind", "E[x^2]", "variance", "mean",
                                 "cosine", "gradient norm", "cosine");
   for (const NodeSignal& n : s.nodes) {
-    out += fmt::format("{:<28} {:<18} {:>22} {:>10} {:>10} {:>8}  {:>22} {:>8}\n", show(n.name), n.kind, with_error(n.forward.second_moment),
-                       number(n.forward.variance), number(n.forward.mean), number(n.forward.token_cosine), with_error(n.backward.norm),
-                       number(n.backward.token_cosine));
+    out += fmt::format("{:<28} {:<18} {:>22} {:>10} {:>10} {:>8}  {:>22} {:>8}\n", show(n.name), n.kind,
+                       with_error(n.forward.second_moment), number(n.forward.variance), number(n.forward.mean),
+                       number(n.forward.token_cosine), with_error(n.backward.norm), number(n.backward.token_cosine));
   }
   return out;
 }
@@ -101,7 +105,8 @@ std::string parameter_table(const Signal& s) {
 
 std::string with_commas(Index n) {
   std::string digits = fmt::format("{}", n);
-  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > (n < 0 ? 1 : 0); at -= 3) digits.insert(static_cast<std::size_t>(at), ",");
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > (n < 0 ? 1 : 0); at -= 3)
+    digits.insert(static_cast<std::size_t>(at), ",");
   return digits;
 }
 

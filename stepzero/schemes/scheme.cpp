@@ -40,12 +40,8 @@ Distribution by_fan(const Architecture& a, const Param& p, Distribution matrix) 
   return with_plain_vectors(p, is_embedding(p) ? Distribution::normal(a.init_std) : matrix);
 }
 
-Distribution xavier_normal(const Architecture& a, const Param& p) {
-  return by_fan(a, p, Distribution::normal(std::sqrt(2 / fans(p))));
-}
-Distribution xavier_uniform(const Architecture& a, const Param& p) {
-  return by_fan(a, p, Distribution::uniform(std::sqrt(6 / fans(p))));
-}
+Distribution xavier_normal(const Architecture& a, const Param& p) { return by_fan(a, p, Distribution::normal(std::sqrt(2 / fans(p)))); }
+Distribution xavier_uniform(const Architecture& a, const Param& p) { return by_fan(a, p, Distribution::uniform(std::sqrt(6 / fans(p)))); }
 Distribution he(const Architecture& a, const Param& p) {
   return by_fan(a, p, Distribution::normal(std::sqrt(2 / static_cast<double>(p.fan_in))));
 }
@@ -55,7 +51,8 @@ Distribution lecun(const Architecture& a, const Param& p) {
 
 constexpr std::array scheme_table = std::to_array<Scheme>({
     {"hf", "what the Hugging Face class of the family does", "transformers 4.57, _init_weights", hf},
-    {"gpt2", "N(0, s^2), outputs of both branches divided by sqrt(2 layers)", "Radford et al. 2019; transformers 4.57, GPT2PreTrainedModel", gpt2},
+    {"gpt2", "N(0, s^2), outputs of both branches divided by sqrt(2 layers)", "Radford et al. 2019; transformers 4.57, GPT2PreTrainedModel",
+     gpt2},
     {"xavier-normal", "N(0, 2/(fan_in + fan_out))", "Glorot and Bengio 2010", xavier_normal},
     {"xavier-uniform", "U(+-sqrt(6/(fan_in + fan_out)))", "Glorot and Bengio 2010", xavier_uniform},
     {"he", "N(0, 2/fan_in)", "He et al. 2015", he},

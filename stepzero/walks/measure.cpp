@@ -147,10 +147,11 @@ Expected<void> check_memory(const Graph& graph, const Architecture& a, const Bat
   const auto available = static_cast<double>(available_memory());
   if (needed <= available) return {};
   const bool weightless = options.weightless != nullptr;
-  return fail(fmt::format("{}: a {} pass needs about {:.1f} GB of memory, {:.1f} GB are available", show(a.name), weightless ? "weightless" : "real",
-                          needed * 1e-9, available * 1e-9),
-              weightless ? "shorten --seq-len or --batch"
-                         : "--weightless samples the pass without making the weights; or shorten --seq-len or --batch, or --set layers=...");
+  return fail(fmt::format("{}: a {} pass needs about {:.1f} GB of memory, {:.1f} GB are available", show(a.name),
+                          weightless ? "weightless" : "real", needed * 1e-9, available * 1e-9),
+              weightless
+                  ? "shorten --seq-len or --batch"
+                  : "--weightless samples the pass without making the weights; or shorten --seq-len or --batch, or --set layers=...");
 }
 
 }  // namespace

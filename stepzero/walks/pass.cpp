@@ -103,7 +103,8 @@ double Pass<S>::memory_needed(const Graph& graph, const Batch& batch, PassOption
   const auto tokens = static_cast<double>(batch.tokens());
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const double size = tokens * static_cast<double>(channels_of(graph.nodes[i].op));
-    (cuts[i] ? numbers : segment) += size + tokens * static_cast<double>(std::visit([](const auto& op) { return op.keep(); }, graph.nodes[i].op));
+    (cuts[i] ? numbers : segment) +=
+        size + tokens * static_cast<double>(std::visit([](const auto& op) { return op.keep(); }, graph.nodes[i].op));
     // a row space is two (T, T) matrices of doubles; sums over pieces take up to 32 more while they are made
     if (is_stand_in(options, i)) segment += 4 * tokens * tokens;
     largest_segment = std::max(largest_segment, segment);

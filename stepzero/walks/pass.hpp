@@ -13,7 +13,7 @@ namespace stepzero {
 template <class S>
 struct Observer {
   std::function<void(int node, View<const S> y, View<const S> keep)> forward;
-  std::function<void(int node, View<const S> dy)> backward;       // the complete gradient of the node's output
+  std::function<void(int node, View<const S> dy)> backward;        // the complete gradient of the node's output
   std::function<void(int param, View<const S> dtheta)> parameter;  // the complete gradient of the tensor
   // ... of a tensor that is not made: the gradient of its explicit rows, and the sum of squares of all the rest
   std::function<void(int param, View<const S> rows, double squares)> unmade = {};
@@ -65,17 +65,17 @@ class Pass {
   const Graph& graph_;
   const Batch& batch_;
   PassOptions options_;
-  std::vector<bool> cut_;                   // nodes whose output is kept; without checkpoints none is marked
-  std::vector<std::size_t> segment_;        // the first node behind the cut before
-  std::vector<RowSpace> row_spaces_;        // of the wires that weightless nodes read
+  std::vector<bool> cut_;             // nodes whose output is kept; without checkpoints none is marked
+  std::vector<std::size_t> segment_;  // the first node behind the cut before
+  std::vector<RowSpace> row_spaces_;  // of the wires that weightless nodes read
   std::vector<double> unmade_squares_;
   std::vector<Tensor<S>> weights_;
   std::vector<Tensor<S>> outputs_;
   std::vector<Tensor<S>> keeps_;
-  std::vector<Tensor<S>> wire_gradients_;   // empty where no use has written yet
+  std::vector<Tensor<S>> wire_gradients_;  // empty where no use has written yet
   std::vector<Tensor<S>> param_gradients_;
-  std::vector<std::vector<ParamUse>> written_;   // blocks of each parameter's gradient already written
-  std::vector<std::size_t> first_use_;           // node after whose backward a parameter's gradient is complete
+  std::vector<std::vector<ParamUse>> written_;  // blocks of each parameter's gradient already written
+  std::vector<std::size_t> first_use_;          // node after whose backward a parameter's gradient is complete
   Pool<S> pool_;
 };
 

@@ -27,7 +27,12 @@ double token_cosine(const Kernel& K, const Batch& batch) {
 class Walk {
  public:
   Walk(const Graph& graph, const Architecture& a, const Batch& batch, const Scheme& scheme)
-      : graph_(graph), batch_(batch), signal_(describe(graph, a, batch)), moments_(graph.nodes.size()), adjoints_(graph.nodes.size()), squares_(graph.params.size(), 0.0) {
+      : graph_(graph),
+        batch_(batch),
+        signal_(describe(graph, a, batch)),
+        moments_(graph.nodes.size()),
+        adjoints_(graph.nodes.size()),
+        squares_(graph.params.size(), 0.0) {
     signal_.scheme = scheme.name;
     for (std::size_t i = 0; i < graph.params.size(); ++i) {
       const Distribution d = scheme.assign(a, graph.params[i]);
@@ -111,8 +116,10 @@ class Walk {
   }
 
   static void add(Adjoint& to, const Adjoint& d) {
-    if (to.G.empty()) to = d;
-    else to = {.G = to.G + d.G};
+    if (to.G.empty())
+      to = d;
+    else
+      to = {.G = to.G + d.G};
   }
 
   void record(NodeSignal& to, const Adjoint& d, Index channels) const {
@@ -135,14 +142,20 @@ class Walk {
 
 const char* to_string(Grade grade) {
   switch (grade) {
-    case Grade::exact: return "exact";
-    case Grade::large_width: return "large_width";
-    case Grade::approximate: return "approximate";
-    case Grade::sampled: return "sampled";
+    case Grade::exact:
+      return "exact";
+    case Grade::large_width:
+      return "large_width";
+    case Grade::approximate:
+      return "approximate";
+    case Grade::sampled:
+      return "sampled";
   }
   return "?";
 }
 
-Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, const Scheme& scheme) { return Walk(graph, a, batch, scheme).run(); }
+Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, const Scheme& scheme) {
+  return Walk(graph, a, batch, scheme).run();
+}
 
 }  // namespace stepzero

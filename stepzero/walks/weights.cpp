@@ -32,7 +32,8 @@ std::string missing_hint(const SafetensorsFile& file, const std::string& name) {
   for (const TensorInfo& t : file.tensors()) names.push_back(t.name);
   const std::string near = closest(name, names);
   if (!near.empty()) return fmt::format("the nearest name in the file is \"{}\"", show(near));
-  return fmt::format("the file holds {} tensors{}", names.size(), names.empty() ? "" : fmt::format(", the first is \"{}\"", show(names.front())));
+  return fmt::format("the file holds {} tensors{}", names.size(),
+                     names.empty() ? "" : fmt::format(", the first is \"{}\"", show(names.front())));
 }
 
 }  // namespace
@@ -45,7 +46,8 @@ std::vector<Distribution> distributions_of(const Graph& graph, const Architectur
 }
 
 template <class S>
-void draw_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const Scheme& scheme, std::uint64_t seed, const Weightless* weightless) {
+void draw_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const Scheme& scheme, std::uint64_t seed,
+                  const Weightless* weightless) {
   for (std::size_t i = 0; i < graph.params.size(); ++i) {
     const View<S> w = pass.weight(static_cast<int>(i));
     const Distribution distribution = scheme.assign(a, graph.params[i]);
@@ -56,7 +58,8 @@ void draw_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, cons
     }
     const auto& rows = weightless->params[i].rows;
     for (std::size_t r = 0; r < rows.size(); ++r) {
-      fill(distribution, stream, static_cast<std::uint64_t>(rows[r] * w.cols), std::span<S>(w.row(static_cast<Index>(r)), static_cast<std::size_t>(w.cols)));
+      fill(distribution, stream, static_cast<std::uint64_t>(rows[r] * w.cols),
+           std::span<S>(w.row(static_cast<Index>(r)), static_cast<std::size_t>(w.cols)));
     }
   }
 }
@@ -79,15 +82,18 @@ Expected<std::vector<std::string>> load_weights(Pass<S>& pass, const Graph& grap
     const View<S> w = pass.weight(static_cast<int>(i));
     const std::span<S> out(w.data, static_cast<std::size_t>(w.size()));
     Expected<void> done;
-    if constexpr (std::is_same_v<S, float>) done = file.read_f32(*tensor, 0, out);
-    else done = file.read_f64(*tensor, 0, out);
+    if constexpr (std::is_same_v<S, float>)
+      done = file.read_f32(*tensor, 0, out);
+    else
+      done = file.read_f64(*tensor, 0, out);
     if (!done) return std::unexpected(done.error());
     used.insert(tensor);
   }
   std::vector<std::string> warnings = file.warnings();
   for (const TensorInfo& tensor : file.tensors()) {
     if (used.contains(&tensor) || expected_extra(tensor.name, a.tied)) continue;
-    warnings.push_back(fmt::format("{}: tensor \"{}\" is not part of {} and was not used", show(file.path()), show(tensor.name), show(a.name)));
+    warnings.push_back(
+        fmt::format("{}: tensor \"{}\" is not part of {} and was not used", show(file.path()), show(tensor.name), show(a.name)));
   }
   return warnings;
 }

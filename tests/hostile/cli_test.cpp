@@ -20,7 +20,6 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "tests/hostile/scratch.hpp"
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/io/safetensors.hpp"
@@ -29,6 +28,7 @@
 #include "stepzero/models/model.hpp"
 #include "stepzero/ops/all.hpp"
 #include "stepzero/walks/measure.hpp"
+#include "tests/hostile/scratch.hpp"
 
 extern char** environ;
 
@@ -92,8 +92,7 @@ class Child {
   pid_t pid_ = -1;
 };
 
-const Args kTiny = {"--set",   "layers=2", "--set",    "width=32", "--set",
-                    "heads=4", "--set",    "vocab=97", "--set",    "positions=16"};
+const Args kTiny = {"--set", "layers=2", "--set", "width=32", "--set", "heads=4", "--set", "vocab=97", "--set", "positions=16"};
 
 Args tiny(const Args& more = {}) {
   Args args = {"measure", "gpt2"};
@@ -137,16 +136,14 @@ class Cli : public ::testing::Test {
   std::string config(const std::string& text) { return scratch_.put("config.json", text); }
 
   // A file with all the tensors of the tiny model; `change` may spoil them first.
-  std::string weights(
-      const std::function<void(std::vector<TensorData>&, std::vector<std::vector<float>>&)>& change = {}) {
+  std::string weights(const std::function<void(std::vector<TensorData>&, std::vector<std::vector<float>>&)>& change = {}) {
     const Graph graph = build_graph(tiny_architecture());
     std::vector<std::vector<float>> numbers;
     std::vector<TensorData> tensors;
     unsigned state = 1;
     for (const Param& p : graph.params) {
       auto& to = numbers.emplace_back(static_cast<std::size_t>(p.size()));
-      for (float& x : to)
-        x = static_cast<float>((state = state * 1664525U + 1013904223U) >> 8) / static_cast<float>(1U << 25) - 0.25F;
+      for (float& x : to) x = static_cast<float>((state = state * 1664525U + 1013904223U) >> 8) / static_cast<float>(1U << 25) - 0.25F;
       tensors.push_back({p.name, {p.shape.begin(), p.shape.end()}, {}});
     }
     for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].data = numbers[i];
@@ -183,8 +180,7 @@ TEST_F(Cli, unknown_names_come_with_a_guess) {
   expect_refused(tiny({"--sede=3"}), {"unknown flag \"--sede\"", "did you mean --seed?"});
   expect_refused(tiny({"extra"}), {"unknown argument \"extra\""});
   expect_refused({"--nosuch"}, {"--help"});
-  expect_refused(tiny({"--scheme", "xavier-nromal"}),
-                 {"unknown scheme \"xavier-nromal\"", "did you mean xavier-normal?"});
+  expect_refused(tiny({"--scheme", "xavier-nromal"}), {"unknown scheme \"xavier-nromal\"", "did you mean xavier-normal?"});
   expect_refused(tiny({"--scheme", "nosuch"}), {"unknown scheme \"nosuch\"", "lecun"});
 }
 
@@ -253,10 +249,8 @@ TEST_F(Cli, tokens_files) {
   expect_refused(tokens(too_long + "\n"), {"17 tokens", "16 positions"});
   expect_refused(tiny({"--tokens", scratch_.path("absent.txt")}), {"absent.txt", "No such file", "zipf"});
   expect_refused(tiny({"--tokens", scratch_.path("")}), {"directory"});
-  expect_refused(tiny({"--tokens", scratch_.put("tokens.txt", "1 2 3\n"), "--seq-len", "5"}),
-                 {"tokens.txt", "--seq-len asks for 5"});
-  expect_refused(tiny({"--tokens", scratch_.put("tokens.txt", "1 2 3\n"), "--batch", "2"}),
-                 {"tokens.txt", "--batch asks for 2"});
+  expect_refused(tiny({"--tokens", scratch_.put("tokens.txt", "1 2 3\n"), "--seq-len", "5"}), {"tokens.txt", "--seq-len asks for 5"});
+  expect_refused(tiny({"--tokens", scratch_.put("tokens.txt", "1 2 3\n"), "--batch", "2"}), {"tokens.txt", "--batch asks for 2"});
 }
 
 TEST_F(Cli, tokens_files_that_are_fine) {
@@ -272,8 +266,7 @@ TEST_F(Cli, tokens_files_that_are_fine) {
 // ---- config.json
 
 TEST_F(Cli, config_files) {
-  expect_refused({"measure", config(R"({"model_type": "nosuch"})")},
-                 {"config.json", "unknown model_type \"nosuch\"", "gpt2, llama"});
+  expect_refused({"measure", config(R"({"model_type": "nosuch"})")}, {"config.json", "unknown model_type \"nosuch\"", "gpt2, llama"});
   expect_refused({"measure", config(R"({"n_layer": 2})")}, {"config.json", "model_type"});
   expect_refused({"measure", config(R"({"model_type": 7})")}, {"config.json", "model_type"});
   expect_refused({"measure", config(R"([1, 2])")}, {"config.json", "model_type"});
@@ -291,16 +284,12 @@ TEST_F(Cli, config_files) {
                    {"config.json", "\"num_hidden_layers\"", "whole number"});
   }
   expect_refused({"measure", config(R"({"model_type": "gpt2", "n_head": 7})")}, {"heads = 7", "width = 768"});
-  expect_refused({"measure", config(R"({"model_type": "llama", "num_key_value_heads": 5})")},
-                 {"kv_heads = 5", "heads = 32"});
-  expect_refused({"measure", config(R"({"model_type": "llama", "rope_theta": -1})")},
-                 {"config.json", "\"rope_theta\"", "-1"});
-  expect_refused({"measure", config(R"({"model_type": "llama", "rms_norm_eps": NaN})")},
-                 {"config.json: byte", "NaN is not JSON"});
+  expect_refused({"measure", config(R"({"model_type": "llama", "num_key_value_heads": 5})")}, {"kv_heads = 5", "heads = 32"});
+  expect_refused({"measure", config(R"({"model_type": "llama", "rope_theta": -1})")}, {"config.json", "\"rope_theta\"", "-1"});
+  expect_refused({"measure", config(R"({"model_type": "llama", "rms_norm_eps": NaN})")}, {"config.json: byte", "NaN is not JSON"});
   expect_refused({"measure", config(R"({"model_type": "gpt2", "activation_function": "nosuch"})")},
                  {"config.json", "\"activation_function\"", "\"nosuch\"", "gelu_new"});
-  expect_refused({"measure", config("\xEF\xBB\xBF{\"model_type\": \"gpt2\"}")},
-                 {"config.json: byte 0", "byte order mark"});
+  expect_refused({"measure", config("\xEF\xBB\xBF{\"model_type\": \"gpt2\"}")}, {"config.json: byte 0", "byte order mark"});
   expect_refused({"measure", config(R"({"model_type": "gpt2")")}, {"config.json: byte"});
   std::string bomb;
   for (int i = 0; i < 100000; ++i) bomb += R"({"a":)";
@@ -322,9 +311,7 @@ TEST_F(Cli, a_config_file_or_its_directory_is_a_model) {
 TEST_F(Cli, a_billion_tiny_layers_are_refused_at_once) {
   const auto start = Clock::now();
   Child child(
-      {"measure",
-       config(
-           R"({"model_type": "gpt2", "n_embd": 1, "n_head": 1, "n_layer": 1000000000, "vocab_size": 9, "n_positions": 8})")},
+      {"measure", config(R"({"model_type": "gpt2", "n_embd": 1, "n_head": 1, "n_layer": 1000000000, "vocab_size": 9, "n_positions": 8})")},
       scratch_.path("out"), scratch_.path("err"));
   EXPECT_EQ(child.wait(2), 2) << "still building after 2 s";
   EXPECT_THAT(scratch_.get("err"), HasSubstr("layer"));
@@ -339,24 +326,20 @@ TEST_F(Cli, weights_that_do_not_fit) {
   const std::string whole = weights();
   EXPECT_EQ(run(tiny({"--weights", whole})).code, 0);
   const std::string bytes = scratch_.get("model.safetensors");
-  for (const std::size_t keep :
-       {bytes.size() - 1, bytes.size() / 2, std::size_t{100}, std::size_t{7}, std::size_t{0}}) {
+  for (const std::size_t keep : {bytes.size() - 1, bytes.size() / 2, std::size_t{100}, std::size_t{7}, std::size_t{0}}) {
     expect_refused(tiny({"--weights", scratch_.put("cut.safetensors", bytes.substr(0, keep))}), {"cut.safetensors"});
   }
-  expect_refused(tiny({"--weights", scratch_.put("cut.safetensors", bytes.substr(0, bytes.size() - 1))}),
-                 {"cut.safetensors: byte"});
+  expect_refused(tiny({"--weights", scratch_.put("cut.safetensors", bytes.substr(0, bytes.size() - 1))}), {"cut.safetensors: byte"});
 
   const std::string name = "transformer.h.1.mlp.c_fc.weight";
   expect_refused(tiny({"--weights", weights([&](auto& tensors, auto&) {
                          tensors.erase(tensors.begin() + static_cast<long>(index_of(tensors, name)));
                        })}),
                  {"model.safetensors", "\"" + name + "\" is missing"});
-  expect_refused(
-      tiny({"--weights", weights([&](auto& tensors, auto&) { tensors[index_of(tensors, name)].shape = {128, 32}; })}),
-      {"model.safetensors: byte", "\"" + name + "\"", "[128, 32]", "[32, 128]"});
-  expect_refused(
-      tiny({"--weights", weights([&](auto& tensors, auto&) { tensors[index_of(tensors, name)].shape = {4096}; })}),
-      {"\"" + name + "\"", "[4096]", "[32, 128]"});
+  expect_refused(tiny({"--weights", weights([&](auto& tensors, auto&) { tensors[index_of(tensors, name)].shape = {128, 32}; })}),
+                 {"model.safetensors: byte", "\"" + name + "\"", "[128, 32]", "[32, 128]"});
+  expect_refused(tiny({"--weights", weights([&](auto& tensors, auto&) { tensors[index_of(tensors, name)].shape = {4096}; })}),
+                 {"\"" + name + "\"", "[4096]", "[32, 128]"});
 }
 
 TEST_F(Cli, weights_that_are_not_used_are_warned_about) {
@@ -381,9 +364,8 @@ TEST_F(Cli, weights_without_their_prefix_are_the_same) {
 
 TEST_F(Cli, numbers_that_are_not_finite_end_with_3) {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-    const std::string path = weights([&](auto& tensors, auto& numbers) {
-      numbers[index_of(tensors, "transformer.h.0.attn.c_proj.weight")][5] = bad;
-    });
+    const std::string path =
+        weights([&](auto& tensors, auto& numbers) { numbers[index_of(tensors, "transformer.h.0.attn.c_proj.weight")][5] = bad; });
     const Result r = run(tiny({"--weights", path, "--json"}));
     EXPECT_EQ(r.code, 3) << show(r.err);
     EXPECT_THAT(r.err, AllOf(HasSubstr("not finite"), HasSubstr(" at ")));
@@ -429,12 +411,16 @@ TEST_F(Cli, every_op_is_explained) {
     const Result r = run({"explain", kind});
     EXPECT_EQ(r.code, 0) << kind << "\n" << show(r.err);
     EXPECT_TRUE(r.out.starts_with("What ")) << kind << "\n" << r.out;
-    EXPECT_THAT(r.out, AllOf(HasSubstr("\nForward "), HasSubstr("\nBackward "), HasSubstr("\nPush "), HasSubstr("\nPull "), HasSubstr("\nAssumes ")));
-    EXPECT_THAT(r.out, AllOf(HasSubstr("Derived in docs/derivations/"), HasSubstr(std::string("\nGrade      ") + to_string(T::grade) + ": ")));
+    EXPECT_THAT(r.out, AllOf(HasSubstr("\nForward "), HasSubstr("\nBackward "), HasSubstr("\nPush "), HasSubstr("\nPull "),
+                             HasSubstr("\nAssumes ")));
+    EXPECT_THAT(r.out,
+                AllOf(HasSubstr("Derived in docs/derivations/"), HasSubstr(std::string("\nGrade      ") + to_string(T::grade) + ": ")));
     EXPECT_THAT(r.out.substr(r.out.rfind("\nKinds ")), HasSubstr(" " + kind)) << "explained by another file";
     EXPECT_TRUE(safe_for_a_terminal(r.out)) << kind;
   };
-  [&]<class... Ops>(const std::variant<Ops...>*) { (explained(static_cast<const Ops*>(nullptr)), ...); }(static_cast<const AnyOp*>(nullptr));
+  [&]<class... Ops>(const std::variant<Ops...>*) {
+    (explained(static_cast<const Ops*>(nullptr)), ...);
+  }(static_cast<const AnyOp*>(nullptr));
   EXPECT_EQ(run({"explain", "norm"}).out, run({"explain", "rms_norm"}).out);
 }
 
@@ -472,8 +458,7 @@ TEST_F(Cli, a_closed_pipe_is_an_error) {
 
 // The numbers on stdout are the numbers of the library, to the last bit.
 TEST_F(Cli, json_is_the_signal) {
-  const Result r =
-      run(tiny({"--json", "--seeds", "3", "--seed", "5", "--batch", "2", "--seq-len", "7", "--threads", "1"}));
+  const Result r = run(tiny({"--json", "--seeds", "3", "--seed", "5", "--batch", "2", "--seq-len", "7", "--threads", "1"}));
   ASSERT_EQ(r.code, 0) << show(r.err);
   const auto json = nlohmann::json::parse(r.out);
   EXPECT_EQ(nlohmann::json::parse(json.dump()), json);
@@ -484,8 +469,7 @@ TEST_F(Cli, json_is_the_signal) {
   set_threads(1);
   const Architecture a = tiny_architecture();
   const Graph graph = build_graph(a);
-  const auto batch =
-      make_batch({.source = "zipf", .length = 7, .sequences = 2, .seed = 5, .vocab = 97, .positions = 16});
+  const auto batch = make_batch({.source = "zipf", .length = 7, .sequences = 2, .seed = 5, .vocab = 97, .positions = 16});
   ASSERT_TRUE(batch.has_value());
   MeasureOptions options;
   options.scheme = *find_scheme("hf");
@@ -582,8 +566,7 @@ TEST_F(Cli, control_characters_are_never_printed_raw) {
   expect_refused({"measure", config(R"({"model_type": "\u001b[31m"})")}, {"unknown model_type", "\\u{1B}"});
   expect_refused({"measure", config(R"({"model_type": "gpt2", "activation_function": "\u001b[31m"})")}, {"\\u{1B}"});
   expect_refused({"measure", config(R"({"model_type": "gpt2", "n_layer": "\u001b[31m"})")}, {"n_layer"});
-  expect_refused({"measure", config(R"({"model_type": "gpt2", "\u001b[31m": 1, "\u001b[31m": 2})")},
-                 {"twice", "\\u{1B}"});
+  expect_refused({"measure", config(R"({"model_type": "gpt2", "\u001b[31m": 1, "\u001b[31m": 2})")}, {"twice", "\\u{1B}"});
 }
 
 TEST_F(Cli, control_characters_in_flag_values_are_never_printed_raw) {
@@ -593,8 +576,7 @@ TEST_F(Cli, control_characters_in_flag_values_are_never_printed_raw) {
 }
 
 TEST_F(Cli, control_characters_in_a_rope_type_are_never_printed_raw) {
-  expect_refused({"measure", config(R"({"model_type": "llama", "rope_scaling": {"rope_type": "\u001b[31m"}})")},
-                 {"rope_scaling"});
+  expect_refused({"measure", config(R"({"model_type": "llama", "rope_scaling": {"rope_type": "\u001b[31m"}})")}, {"rope_scaling"});
 }
 
 TEST_F(Cli, the_name_of_a_folder_is_shown_safely) {
@@ -624,8 +606,7 @@ bool catches(pid_t pid, int signal) {
 TEST_F(Cli, interrupted_means_130_at_once) {
   Child child(tiny({"--seeds", "1000000"}), scratch_.path("out"), scratch_.path("err"));
   const auto deadline = Clock::now() + std::chrono::seconds(10);
-  while (!catches(child.pid(), SIGINT) && Clock::now() < deadline)
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  while (!catches(child.pid(), SIGINT) && Clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   std::this_thread::sleep_for(std::chrono::milliseconds(100));  // well into the pass
   ASSERT_EQ(::kill(child.pid(), SIGINT), 0);
   EXPECT_EQ(child.wait(2), 130);

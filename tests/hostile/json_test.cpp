@@ -28,8 +28,8 @@ std::string error_of(const std::string& text, JsonLimits limits = {}) {
 }
 
 TEST(Json, accepts_what_the_format_allows) {
-  const auto parsed = parse_json(
-      R"( {"a": [1, -2, 2.5, 1e3, true, null, "\u00e9\ud83d\ude00\n"], "b": {"c": {}}, "": []} )", "config.json");
+  const auto parsed =
+      parse_json(R"( {"a": [1, -2, 2.5, 1e3, true, null, "\u00e9\ud83d\ude00\n"], "b": {"c": {}}, "": []} )", "config.json");
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(parsed->dump(), R"({"":[],"a":[1,-2,2.5,1000.0,true,null,"é😀\n"],"b":{"c":{}}})");
   EXPECT_EQ(parse_json("3", "")->get<int>(), 3);
@@ -128,17 +128,15 @@ TEST(Json, broken_text_is_located) {
   EXPECT_THAT(error_of("{'a': 1}"), HasSubstr("byte 1: a key in double quotes must stand here, found `'a': 1}`"));
   EXPECT_THAT(error_of("{} // note"), HasSubstr("byte 3: "));
   EXPECT_THAT(error_of("{} {}"), HasSubstr("byte 3: the document is complete, found `{}`"));
-  EXPECT_THAT(error_of("[\"a\x1B[2J\"]"),
-              HasSubstr("byte 3: a control character must be written as \\u00XX, found `\\u{1B}[2J"));
+  EXPECT_THAT(error_of("[\"a\x1B[2J\"]"), HasSubstr("byte 3: a control character must be written as \\u00XX, found `\\u{1B}[2J"));
 }
 
 TEST(Json, strings_are_unescaped_exactly) {
   const auto text = parse_json(R"("\"\\\/\b\f\n\r\t\u0000\u007f\u0080\u07ff\u0800\uFFFF\uD800\uDC00\udbff\udfff")", "");
   ASSERT_TRUE(text) << text.error().message;
-  EXPECT_EQ(text->get<std::string>(),
-            std::string("\"\\/\b\f\n\r\t\0\x7F", 10) + "\u0080\u07FF\u0800\uFFFF\U00010000\U0010FFFF");
-  for (const std::string bad : {R"(\x)", R"(\u12)", R"(\u12G4)", R"(\u+123)", R"(\ud800x)", R"(\ud800\n)",
-                                R"(\ud800\u0041)", R"(\)", "\n", "\t"})
+  EXPECT_EQ(text->get<std::string>(), std::string("\"\\/\b\f\n\r\t\0\x7F", 10) + "\u0080\u07FF\u0800\uFFFF\U00010000\U0010FFFF");
+  for (const std::string bad :
+       {R"(\x)", R"(\u12)", R"(\u12G4)", R"(\u+123)", R"(\ud800x)", R"(\ud800\n)", R"(\ud800\u0041)", R"(\)", "\n", "\t"})
     EXPECT_NE(error_of("[\"" + bad + "\"]"), "accepted") << bad;
   for (const std::string cut : {R"("a)", R"("\)", R"("\u)", R"("\u00)", R"("\ud800)", R"("\ud800\u)"})
     EXPECT_NE(error_of(cut), "accepted") << cut;
@@ -147,10 +145,9 @@ TEST(Json, strings_are_unescaped_exactly) {
 // Texts a few slips away from JSON: what we take, nlohmann takes and understands the same; what we alone refuse is
 // refused for one of the reasons this reader exists for.
 TEST(Json, agrees_with_nlohmann_but_for_its_own_rules) {
-  const std::vector<std::string> seeds = {
-      R"({"a": [1, -2.5e-3, true, false, null, "x\u00e9\n"], "b": {"c": "d", "e": []}})",
-      R"([[], {}, [{"": 0.1}], "\ud83d\ude00", -0, 1E+2])",
-      R"({"hidden_size": 768, "eps": 1e-05, "names": ["q", "k"]})"};
+  const std::vector<std::string> seeds = {R"({"a": [1, -2.5e-3, true, false, null, "x\u00e9\n"], "b": {"c": "d", "e": []}})",
+                                          R"([[], {}, [{"": 0.1}], "\ud83d\ude00", -0, 1E+2])",
+                                          R"({"hidden_size": 768, "eps": 1e-05, "names": ["q", "k"]})"};
   const std::string alphabet = "{}[]\",:\\ \n0123456789+-.eEtrufalsn/b\x01\x7F\xC3\xA9";
   std::mt19937 random(7);
   int taken = 0;
@@ -173,8 +170,7 @@ TEST(Json, agrees_with_nlohmann_but_for_its_own_rules) {
       ASSERT_FALSE(theirs.is_discarded()) << text;
       ASSERT_EQ(ours->dump(), theirs.dump()) << text;
     } else if (!theirs.is_discarded()) {
-      ASSERT_THAT(ours.error().message, ::testing::AnyOf(HasSubstr("given twice"), HasSubstr("fits in no double")))
-          << text;
+      ASSERT_THAT(ours.error().message, ::testing::AnyOf(HasSubstr("given twice"), HasSubstr("fits in no double"))) << text;
     }
   }
   EXPECT_GT(taken, 4'000);

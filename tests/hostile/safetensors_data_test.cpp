@@ -47,8 +47,7 @@ TEST_F(SafetensorsData, S20_hole) {
 
 TEST_F(SafetensorsData, S21_data_after_the_last_tensor) {
   const std::string header = "{" + bytes_entry("a", 0, 4) + "}";
-  EXPECT_THAT(error_of_header(header, kFour + "PK"),
-              HasSubstr(fmt::format("byte {}: 2 bytes after the last tensor", 12 + header.size())));
+  EXPECT_THAT(error_of_header(header, kFour + "PK"), HasSubstr(fmt::format("byte {}: 2 bytes after the last tensor", 12 + header.size())));
   EXPECT_THAT(error_of_header("{}", "x"), HasSubstr("byte 10: 1 bytes after the last tensor"));
 }
 
@@ -61,18 +60,14 @@ TEST_F(SafetensorsData, S22_last_bytes_missing) {
 
 TEST_F(SafetensorsData, S23_metadata_that_is_no_text) {
   for (const std::string bad : {"1", "null", "true", "[\"a\"]", "{\"a\":\"b\"}", "1.5"})
-    EXPECT_THAT(error_of_header("{\"__metadata__\":{\"k\":" + bad + "}}"),
-                HasSubstr("__metadata__: \"k\" must be a text, found"));
+    EXPECT_THAT(error_of_header("{\"__metadata__\":{\"k\":" + bad + "}}"), HasSubstr("__metadata__: \"k\" must be a text, found"));
   for (const std::string bad : {"1", "null", "\"a\"", "[]"}) {
     EXPECT_THAT(error_of_header("{\"__metadata__\":" + bad + "}"), HasSubstr("__metadata__ must be an object, found"));
     EXPECT_THAT(error_of_header("{\"a\":" + bad + "}"), HasSubstr("tensor \"a\" must be an object, found"));
   }
-  EXPECT_THAT(error_of_header("{" + bytes_entry("__metadata__", 0, 4) + "}", kFour),
-              HasSubstr("\"shape\" must be a text, found ["));
-  EXPECT_THAT(error_of_header(R"({"__metadata__":{"k":"a","\u006b":"b"}})"),
-              HasSubstr("__metadata__ gives \"k\" twice"));
-  EXPECT_THAT(error_of_header(R"({"__metadata__":{},"\u005f_metadata__":{}})"),
-              HasSubstr("__metadata__ is given twice"));
+  EXPECT_THAT(error_of_header("{" + bytes_entry("__metadata__", 0, 4) + "}", kFour), HasSubstr("\"shape\" must be a text, found ["));
+  EXPECT_THAT(error_of_header(R"({"__metadata__":{"k":"a","\u006b":"b"}})"), HasSubstr("__metadata__ gives \"k\" twice"));
+  EXPECT_THAT(error_of_header(R"({"__metadata__":{},"\u005f_metadata__":{}})"), HasSubstr("__metadata__ is given twice"));
   EXPECT_EQ(accepted(R"({"__metadata__":{"format":"pt","":""}})").metadata().at("format"), "pt");
 }
 
@@ -80,8 +75,8 @@ TEST_F(SafetensorsData, S23_metadata_that_is_no_text) {
 #ifndef __has_feature
 #define __has_feature(name) 0
 #endif
-#if !defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
-    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#if !defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || __has_feature(address_sanitizer) || \
+    __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
 constexpr bool kShippedSpeed = false;
 #else
 constexpr bool kShippedSpeed = true;
@@ -103,8 +98,7 @@ TEST_F(SafetensorsData, S24_a_million_tensors) {
   std::string header = "{";
   for (int i = 0; i < count; ++i) {  // in an order that is neither that of the names nor that of the data
     const int k = static_cast<int>(i * 7919LL % count);
-    header += fmt::format(R"("layers.{}.mlp.experts.up_proj":{{"dtype":"U8","shape":[1,1],"data_offsets":[{},{}]}},)",
-                          k, k, k + 1);
+    header += fmt::format(R"("layers.{}.mlp.experts.up_proj":{{"dtype":"U8","shape":[1,1],"data_offsets":[{},{}]}},)", k, k, k + 1);
   }
   header.back() = '}';
   ASSERT_LE(header.size(), 100'000'000U);
@@ -119,8 +113,7 @@ TEST_F(SafetensorsData, S24_a_million_tensors) {
   EXPECT_EQ(opened->tensors().size(), static_cast<std::size_t>(count));
   EXPECT_EQ(opened->find("layers.77.mlp.experts.up_proj")->begin, 77U);
   RecordProperty("seconds", std::to_string(seconds));
-  RecordProperty("memory_per_header_byte",
-                 std::to_string(static_cast<double>(grown) / static_cast<double>(header.size())));
+  RecordProperty("memory_per_header_byte", std::to_string(static_cast<double>(grown) / static_cast<double>(header.size())));
   if (!kShippedSpeed) return;
   EXPECT_LE(grown, 10 * header.size());
   EXPECT_LE(seconds, 2.0);
@@ -139,15 +132,13 @@ TEST_F(SafetensorsData, S25_nesting_bomb) {
 
 TEST_F(SafetensorsData, S26_name_of_a_megabyte) {
   const std::string name(1'000'000, 'n');
-  EXPECT_THAT(error_of_header("{" + bytes_entry(name, 0, 4) + "}", kFour),
-              HasSubstr("a tensor name of 1000000 bytes, at most 1024"));
+  EXPECT_THAT(error_of_header("{" + bytes_entry(name, 0, 4) + "}", kFour), HasSubstr("a tensor name of 1000000 bytes, at most 1024"));
   EXPECT_THAT(error_of_header("{" + bytes_entry(name.substr(0, 1025), 0, 4) + "}", kFour), HasSubstr("1025 bytes"));
   EXPECT_NO_THROW(accepted("{" + bytes_entry(name.substr(0, 1024), 0, 4) + "}", kFour));
 }
 
 TEST_F(SafetensorsData, S27_names_that_attack_the_terminal) {
-  for (const std::string name :
-       {R"(a\u0000b)", R"(\u001b[2J)", R"(\u009b2J)", "\xC2\x9B-2J", R"(a\u202eb)", R"(\n: fine)"}) {
+  for (const std::string name : {R"(a\u0000b)", R"(\u001b[2J)", R"(\u009b2J)", "\xC2\x9B-2J", R"(a\u202eb)", R"(\n: fine)"}) {
     const std::string header = "{" + bytes_entry(name, 0, 4) + "}";
     const auto file = accepted(header, kFour);
     ASSERT_EQ(file.warnings().size(), 1U) << name;
@@ -170,8 +161,7 @@ TEST_F(SafetensorsData, S29_rank_of_ten_thousand) {
   std::string shape = "1";
   for (int rank = 1; rank < 64; ++rank) shape += ",1";
   EXPECT_EQ(accepted("{" + entry("a", "U8", shape, "0,1") + "}", "x").tensors().at(0).shape.size(), 64U);
-  EXPECT_THAT(error_of_header("{" + entry("a", "U8", shape + ",1", "0,1") + "}", "x"),
-              HasSubstr("more than 64 dimensions"));
+  EXPECT_THAT(error_of_header("{" + entry("a", "U8", shape + ",1", "0,1") + "}", "x"), HasSubstr("more than 64 dimensions"));
   for (int rank = 64; rank < 10'000; ++rank) shape += ",1";
   EXPECT_THAT(error_of_header("{" + entry("a", "U8", shape, "0,1") + "}", "x"), HasSubstr("more than 64 dimensions"));
 }
@@ -191,8 +181,7 @@ TEST_F(SafetensorsData, S30_nothing_inside) {
 }
 
 TEST_F(SafetensorsData, S31_any_order) {
-  const auto file =
-      accepted("{" + bytes_entry("b", 3, 4) + "," + bytes_entry("c", 0, 1) + "," + bytes_entry("a", 1, 3) + "}", kFour);
+  const auto file = accepted("{" + bytes_entry("b", 3, 4) + "," + bytes_entry("c", 0, 1) + "," + bytes_entry("a", 1, 3) + "}", kFour);
   ASSERT_EQ(file.tensors().size(), 3U);
   EXPECT_EQ(file.tensors()[0].name, "a");
   EXPECT_EQ(file.tensors()[2].name, "c");
@@ -259,8 +248,7 @@ TEST_F(SafetensorsData, S34_not_a_regular_file) {
 }
 
 TEST_F(SafetensorsData, S35_other_files_are_named) {
-  EXPECT_THAT(error_of("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"),
-              HasSubstr("a git-LFS pointer"));
+  EXPECT_THAT(error_of("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"), HasSubstr("a git-LFS pointer"));
   EXPECT_THAT(hint_, HasSubstr("git lfs pull"));
   EXPECT_THAT(error_of("<!DOCTYPE html><html></html>"), HasSubstr("an HTML page"));
   EXPECT_THAT(error_of("<html><body>denied</body></html>"), HasSubstr("an HTML page"));

@@ -15,8 +15,7 @@ namespace stepzero::testing {
 
 inline const std::string kFour = "\x01\x02\x03\x04";
 
-inline std::string entry(const std::string& name, const std::string& dtype, const std::string& shape,
-                         const std::string& range) {
+inline std::string entry(const std::string& name, const std::string& dtype, const std::string& shape, const std::string& range) {
   return fmt::format(R"("{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{}]}})", name, dtype, shape, range);
 }
 inline std::string bytes_entry(const std::string& name, int begin, int end) {
@@ -34,9 +33,7 @@ class SafetensorsTest : public ::testing::Test {
     hint_ = opened.error().hint;
     return opened.error().message;
   }
-  std::string error_of_header(const std::string& header, const std::string& data = {}) {
-    return error_of(safetensors_bytes(header, data));
-  }
+  std::string error_of_header(const std::string& header, const std::string& data = {}) { return error_of(safetensors_bytes(header, data)); }
   SafetensorsFile accepted(const std::string& header, const std::string& data = {}, bool lenient = false) {
     auto opened = SafetensorsFile::open(scratch_.put("model.safetensors", safetensors_bytes(header, data)), lenient);
     if (!opened) throw std::runtime_error(opened.error().message);

@@ -9,9 +9,9 @@
 namespace stepzero::laws {
 
 struct Duality {
-  std::string where;  // "input 0", "parameter 1"
-  double up = 0;      // <backward(dy), v>
-  double down = 0;    // <dy, J v>
+  std::string where;       // "input 0", "parameter 1"
+  double up = 0;           // <backward(dy), v>
+  double down = 0;         // <dy, J v>
   double differences = 0;  // <dy, (f(x + h v) - f(x - h v)) / 2h>, the independent witness
   [[nodiscard]] double error() const { return std::abs(up - down) / std::max({std::abs(up), std::abs(down), 1e-300}); }
 };
@@ -50,14 +50,14 @@ Tensor<S> run_forward(const Operation& op, const Stage& stage, const std::vector
   const std::span<const View<const S>> all(views);
   Tensor<S> y(stage.batch.tokens(), op.channels());
   keep = Tensor<S>(stage.batch.tokens(), std::max<Index>(op.keep(), 1));
-  op.forward(Down<S>{stage.batch, all.first(stage.inputs), all.subspan(stage.inputs), y.view(),
-                     View<S>(keep.data(), keep.rows(), op.keep())});
+  op.forward(
+      Down<S>{stage.batch, all.first(stage.inputs), all.subspan(stage.inputs), y.view(), View<S>(keep.data(), keep.rows(), op.keep())});
   return y;
 }
 
 template <class S, class Operation>
-std::vector<Tensor<S>> run_backward(const Operation& op, const Stage& stage, const std::vector<Tensor<S>>& places,
-                                    const Tensor<S>& y, const Tensor<S>& keep, const Tensor<S>& dy, bool add, S before) {
+std::vector<Tensor<S>> run_backward(const Operation& op, const Stage& stage, const std::vector<Tensor<S>>& places, const Tensor<S>& y,
+                                    const Tensor<S>& keep, const Tensor<S>& dy, bool add, S before) {
   std::vector<View<const S>> views(places.begin(), places.end());
   const std::span<const View<const S>> all(views);
   std::vector<Tensor<S>> gradients;
@@ -69,8 +69,7 @@ std::vector<Tensor<S>> run_backward(const Operation& op, const Stage& stage, con
   }
   const std::span<const Into<S>> ways(into);
   op.backward(Up<S>{stage.batch, all.first(stage.inputs), all.subspan(stage.inputs), y.view(),
-                    View<const S>(keep.data(), keep.rows(), op.keep()), dy.view(), ways.first(stage.inputs),
-                    ways.subspan(stage.inputs)});
+                    View<const S>(keep.data(), keep.rows(), op.keep()), dy.view(), ways.first(stage.inputs), ways.subspan(stage.inputs)});
   return gradients;
 }
 
@@ -127,8 +126,8 @@ inline std::vector<Duality> check_duality(const Example& example, std::uint64_t 
           }
           const Tensor<double> v = Stage::draw(stage.places[k].rows(), stage.places[k].cols(), random);
           const bool input = static_cast<int>(k) < stage.inputs;
-          rows.push_back({input ? "input " + std::to_string(k) : "parameter " + std::to_string(k - stage.inputs),
-                          inner(gradients[k], v), along(op, stage, k, v, dy), by_differences(op, stage, k, v, dy)});
+          rows.push_back({input ? "input " + std::to_string(k) : "parameter " + std::to_string(k - stage.inputs), inner(gradients[k], v),
+                          along(op, stage, k, v, dy), by_differences(op, stage, k, v, dy)});
         }
         return rows;
       },

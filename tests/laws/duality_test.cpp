@@ -13,9 +13,10 @@ constexpr double bound = 1e-11;            // dual numbers: rounding only
 constexpr double difference_bound = 1e-6;  // central differences: h^2 and rounding / h
 
 std::string table_row(const Example& example, std::uint64_t seed, const Duality& row) {
-  return fmt::format("{:<24} {:<12} backward {:+.15e}  forward {:+.15e}  differences {:+.9e}  error {:.1e}  seed {}\n"
-                     "run again: stepzero_tests --gtest_filter='Duality.*'",
-                     example.name, row.where, row.up, row.down, row.differences, row.error(), seed);
+  return fmt::format(
+      "{:<24} {:<12} backward {:+.15e}  forward {:+.15e}  differences {:+.9e}  error {:.1e}  seed {}\n"
+      "run again: stepzero_tests --gtest_filter='Duality.*'",
+      example.name, row.where, row.up, row.down, row.differences, row.error(), seed);
 }
 
 TEST(Duality, HoldsForEveryOp) {

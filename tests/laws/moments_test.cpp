@@ -124,7 +124,8 @@ Tally run_case(const Case& c, int draws, std::uint64_t seed) {
           laws.push_back(shape.rows > 1 ? Law{0, 1 / static_cast<double>(shape.fan_in)} : Law{1, 0.3});
         }
         const Moment y_moment = op.push({batch, x_moments, laws});
-        const Adjoint up{.G = std::is_same_v<std::decay_t<decltype(op)>, CrossEntropy> ? Kernel::from(tokens, [](Index, Index) { return 1.0; }) : G};
+        const Adjoint up{
+            .G = std::is_same_v<std::decay_t<decltype(op)>, CrossEntropy> ? Kernel::from(tokens, [](Index, Index) { return 1.0; }) : G};
         const Pulled pulled = op.pull({batch, x_moments, laws, y_moment, up});
         for (int d = 0; d < draws; ++d) {
           std::vector<Tensor<double>> x, theta, dx, dtheta;
@@ -160,7 +161,8 @@ Tally run_case(const Case& c, int draws, std::uint64_t seed) {
             const Kernel Gx = gram(dx[i], 1);
             tally.add(fmt::format("pull, input {}, tokens", i), diagonal(Gx), diagonal(pulled.dx[i].G));
             // the pairs' gradients of a loss nearly cancel: a sum of its own size
-            tally.add(fmt::format("pull, input {}, all", i), loss ? Gx.sum() : rest(Gx), loss ? pulled.dx[i].G.sum() : rest(pulled.dx[i].G));
+            tally.add(fmt::format("pull, input {}, all", i), loss ? Gx.sum() : rest(Gx),
+                      loss ? pulled.dx[i].G.sum() : rest(pulled.dx[i].G));
           }
           for (std::size_t i = 0; i < dtheta.size(); ++i) {
             double squares = 0;
@@ -182,15 +184,28 @@ std::vector<Case> cases(Index n) {
       {"sinusoidal", SinusoidalPosition{.width = n}, {n}},
       {"linear", Linear{.in = n, .out = n + 7, .bias = true}, {n}},
       {"linear-conv1d", Linear{.in = n, .out = n / 2, .storage = Storage::in_out}, {n}},
-      {"lora", LoraLinear{.in = n, .out = n, .rank = 6, .alpha = 9, .bias = true}, {n}},
+      {"lora", LoraLinear{.in = n, .out = n, .rank = 6, .alpha = 9, .bias = true}, {n}, 1, 4},
       {"layer-norm", LayerNorm{.width = n}, {n}},
       {"rms-norm", RmsNorm{.width = n, .eps = 0.5}, {n}},
       {"rms-norm-heads", RmsNorm{.width = n, .unit_offset = true, .groups = 3}, {3 * n}},
       {"multiply", Multiply{.width = n}, {n, n}},
       {"rotary", Rotary{.heads = 2, .head_dim = n, .turned = n / 2, .base = 100}, {2 * n}},
-      {"attention", Attention{.heads = 2, .kv_heads = 2, .key_dim = n, .value_dim = n, .scale = 0.2 / std::sqrt(static_cast<double>(n))}, {2 * n, 2 * n, 2 * n}, 1, 6},
-      {"attention-both", Attention{.heads = 4, .kv_heads = 2, .key_dim = n, .value_dim = n, .scale = 0.2 / std::sqrt(static_cast<double>(n)), .causal = false}, {4 * n, 2 * n, 2 * n}, 1, 6},
-      {"attention-hot", Attention{.heads = 2, .kv_heads = 2, .key_dim = n, .value_dim = n, .scale = 2 / std::sqrt(static_cast<double>(n))}, {2 * n, 2 * n, 2 * n}, 1, 6},
+      {"attention",
+       Attention{.heads = 2, .kv_heads = 2, .key_dim = n, .value_dim = n, .scale = 0.2 / std::sqrt(static_cast<double>(n))},
+       {2 * n, 2 * n, 2 * n},
+       1,
+       6},
+      {"attention-both",
+       Attention{
+           .heads = 4, .kv_heads = 2, .key_dim = n, .value_dim = n, .scale = 0.2 / std::sqrt(static_cast<double>(n)), .causal = false},
+       {4 * n, 2 * n, 2 * n},
+       1,
+       6},
+      {"attention-hot",
+       Attention{.heads = 2, .kv_heads = 2, .key_dim = n, .value_dim = n, .scale = 2 / std::sqrt(static_cast<double>(n))},
+       {2 * n, 2 * n, 2 * n},
+       1,
+       6},
       {"dropout", Dropout{.width = n, .p = 0.3, .node = 2}, {n}},
       {"residual", Residual{.width = n, .skip_scale = 1.7, .branch_scale = 0.3}, {n, n}},
       {"scale", Scale{.width = n, .factor = 2.5}, {n}},
@@ -199,7 +214,9 @@ std::vector<Case> cases(Index n) {
   };
   const auto add = [&]<class... Ops>(const std::variant<Ops...>*) {
     const auto one = [&]<class T>(const T*) {
-      if constexpr (requires { typename T::phi; }) list.push_back({T::kind, T{.width = n}, {n}, 1.5, 2});
+      if constexpr (requires { typename T::phi; })
+        list.push_back(
+            {T::kind, T{.width = n}, {n}, 1.5, std::is_same_v<typename T::phi, ReluSquared> ? 12 : 2});  // heavy tails ask for draws
     };
     (one(static_cast<const Ops*>(nullptr)), ...);
   };
@@ -227,22 +244,25 @@ std::vector<Case> all_cases() {
 }
 
 std::string row(const Case& c, const Tally& t, std::size_t i) {
-  return fmt::format("{:<18} {:<24} measured {:.6g} predicted {:.6g} bias {:+.2f} % +- {:.2f} %", c.name, t.names[i], t.mean(i), t.predicted[i],
-                     100 * t.bias(i), 100 * t.bias_error(i));
+  return fmt::format("{:<18} {:<24} measured {:.6g} predicted {:.6g} bias {:+.2f} % +- {:.2f} %", c.name, t.names[i], t.mean(i),
+                     t.predicted[i], 100 * t.bias(i), 100 * t.bias_error(i));
 }
 
 // Bias allowed besides 6 standard errors: none where the rule is exact.
 double allowance(const Case& c) {
   switch (grade_of(c.op)) {
-    case Grade::exact: return 0;
-    case Grade::large_width: return 2.0 / static_cast<double>(width_for(c.op));
-    default: return 0.05;  // series cut, or a sampled rule's own noise
+    case Grade::exact:
+      return 0;
+    case Grade::large_width:
+      return 2.0 / static_cast<double>(width_for(c.op));
+    default:
+      return 0.05;  // series cut, or a sampled rule's own noise
   }
 }
 
 TEST(MomentLaws, PushAndPullHoldForEveryOp) {
   for (const Case& c : all_cases()) {
-    const Tally t = run_case(c, draws * c.more, 1);
+    const Tally t = run_case(c, draws * c.more * (grade_of(c.op) == Grade::exact ? 3 : 1), 1);
     bool sees_tokens = false;  // a rule that is 2 % (approximate ones: 10 %) too large must be seen in at least one quantity
     for (std::size_t i = 0; i < t.names.size(); ++i) {
       const double bound = 6 * t.bias_error(i) + allowance(c);
@@ -262,7 +282,8 @@ TEST(MomentLaws, BiasFallsWithWidth) {
     if (grade_of(narrow[k].op) != Grade::large_width) continue;
     const Tally a = run_case(narrow[k], draws, 2), b = run_case(wide[k], draws / 2, 3);
     for (std::size_t i = 0; i < a.names.size(); ++i) {
-      EXPECT_TRUE(std::abs(b.bias(i)) <= 0.5 * std::abs(a.bias(i)) + 6 * std::hypot(a.bias_error(i), b.bias_error(i))) << row(wide[k], b, i) << " narrow " << 100 * a.bias(i);
+      EXPECT_TRUE(std::abs(b.bias(i)) <= 0.5 * std::abs(a.bias(i)) + 6 * std::hypot(a.bias_error(i), b.bias_error(i)))
+          << row(wide[k], b, i) << " narrow " << 100 * a.bias(i);
     }
   }
 }

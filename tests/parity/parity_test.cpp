@@ -52,7 +52,9 @@ Run<S> run_case(const fs::path& dir) {
   run.architecture = load_model(dir.string()).value();
   EXPECT_TRUE(resolve(run.architecture));
   run.graph = build_graph(run.architecture);
-  run.batch = make_batch({.source = (dir / "tokens.txt").string(), .vocab = run.architecture.vocab, .positions = run.architecture.positions}).value();
+  run.batch =
+      make_batch({.source = (dir / "tokens.txt").string(), .vocab = run.architecture.vocab, .positions = run.architecture.positions})
+          .value();
   Pass<S> pass(run.graph, run.batch);
   const auto file = SafetensorsFile::open((dir / "model.safetensors").string()).value();
   const auto warnings = load_weights(pass, run.graph, run.architecture, file);
@@ -156,8 +158,8 @@ void compare_case(const fs::path& dir, const char* scalar, Bounds bounds) {
   const Worst gradients = compare_gradients(run, dir);
   const Worst logits = compare_logits(run, reference);
   const Worst nodes = compare_nodes(run, reference);
-  fmt::print("  {:<18} {:<6}  loss {:.1e}  gradients {:.1e} ({})  logits {:.1e}  moments {:.1e} ({})\n", dir.filename().string(), scalar, loss,
-             gradients.error, gradients.where, logits.error, nodes.error, nodes.where);
+  fmt::print("  {:<18} {:<6}  loss {:.1e}  gradients {:.1e} ({})  logits {:.1e}  moments {:.1e} ({})\n", dir.filename().string(), scalar,
+             loss, gradients.error, gradients.where, logits.error, nodes.error, nodes.where);
   EXPECT_TRUE(loss <= bounds.loss) << loss;
   EXPECT_TRUE(gradients.error <= bounds.gradients) << gradients.where << " " << gradients.error;
   EXPECT_TRUE(logits.error <= bounds.logits) << logits.where << " " << logits.error;
@@ -198,8 +200,8 @@ void compare_with_hf(const fs::path& dir) {
     stream.see(relative(*n.backward.norm.measured * *n.backward.norm.measured, layers["g2"][l]), n.name + " squared gradient");
     stream.see(std::abs(*n.forward.token_cosine.measured - layers["cos"][l].get<double>()), n.name + " cosine");
   }
-  fmt::print("  {:<18} hf      loss {:.1e}  gradient norms {:.1e} ({})  stream {:.1e} ({})\n", dir.filename().string(), loss, gradients.error,
-             gradients.where, stream.error, stream.where);
+  fmt::print("  {:<18} hf      loss {:.1e}  gradient norms {:.1e} ({})  stream {:.1e} ({})\n", dir.filename().string(), loss,
+             gradients.error, gradients.where, stream.error, stream.where);
   EXPECT_TRUE(loss <= 1e-4);
   EXPECT_TRUE(gradients.error <= 1e-3) << gradients.where;
   EXPECT_TRUE(stream.error <= 1e-4) << stream.where;

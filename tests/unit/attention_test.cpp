@@ -34,7 +34,14 @@ std::vector<Case> cases() {
       {"alibi", {.heads = 2, .kv_heads = 2, .key_dim = 3, .value_dim = 3, .scale = 0.7, .alibi = {0.5, 0.0625}}},
       {"softcap", {.heads = 2, .kv_heads = 2, .key_dim = 3, .value_dim = 3, .scale = 1.5, .softcap = 1.2}},
       {"everything",
-       {.heads = 4, .kv_heads = 2, .key_dim = 3, .value_dim = 5, .scale = 1.3, .window = 40, .softcap = 2, .alibi = {0.5, 0.25, 0.125, 0.0625}}},
+       {.heads = 4,
+        .kv_heads = 2,
+        .key_dim = 3,
+        .value_dim = 5,
+        .scale = 1.3,
+        .window = 40,
+        .softcap = 2,
+        .alibi = {0.5, 0.25, 0.125, 0.0625}}},
   };
 }
 
@@ -181,7 +188,8 @@ void expect_same(const Tensor<double>& got, const Tensor<double>& want, const st
   for (Index i = 0; i < want.size(); ++i) {
     const double error = std::abs(got.data()[i] - want.data()[i]);
     ASSERT_TRUE(error <= 1e-13 * std::max(size, 1e-2))
-        << where << fmt::format(" ({}, {}): {:+.15e}, four loops {:+.15e}", i / want.cols(), i % want.cols(), got.data()[i], want.data()[i]);
+        << where
+        << fmt::format(" ({}, {}): {:+.15e}, four loops {:+.15e}", i / want.cols(), i % want.cols(), got.data()[i], want.data()[i]);
   }
 }
 
@@ -208,8 +216,10 @@ TEST(Attention, SummaryAgreesWithFourLoops) {
       t.run(c.op);
       const AttentionSummary got = c.op.summary<double>(t.batch, t.keep.view());
       const auto close = [&](double a, double b, double size) { return std::abs(a - b) <= 1e-12 * size; };
-      EXPECT_TRUE(close(got.entropy, r.summary.entropy, 1)) << c.name << " " << length << " entropy " << got.entropy << ", loops " << r.summary.entropy;
-      EXPECT_TRUE(close(got.sum_squares, r.summary.sum_squares, 1)) << c.name << " " << length << " sum_squares " << got.sum_squares << ", loops " << r.summary.sum_squares;
+      EXPECT_TRUE(close(got.entropy, r.summary.entropy, 1))
+          << c.name << " " << length << " entropy " << got.entropy << ", loops " << r.summary.entropy;
+      EXPECT_TRUE(close(got.sum_squares, r.summary.sum_squares, 1))
+          << c.name << " " << length << " sum_squares " << got.sum_squares << ", loops " << r.summary.sum_squares;
       EXPECT_TRUE(close(got.score_variance, r.summary.score_variance, 1 + r.summary.score_variance))
           << c.name << " " << length << " score_variance " << got.score_variance << ", loops " << r.summary.score_variance;
     }

@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "tests/laws/duality.hpp"
 #include "stepzero/core/parallel.hpp"
+#include "tests/laws/duality.hpp"
 
 namespace stepzero::laws {
 namespace {
@@ -64,7 +64,11 @@ std::vector<Example> larger_examples() {
   std::vector<Example> phis;
   add_elementwise(phis, static_cast<const AnyOp*>(nullptr));
   for (Example& phi : phis) {
-    std::visit([](auto& op) { if constexpr (requires { op.width; }) op.width = 384; }, phi.op);
+    std::visit(
+        [](auto& op) {
+          if constexpr (requires { op.width; }) op.width = 384;
+        },
+        phi.op);
     phi.input_channels = {384};
     list.push_back(phi);
   }
@@ -145,11 +149,12 @@ double terms(const Example& example, const Stage& stage) {
 void expect_close(const Example& example, Stage stage, double c) {
   const double n = terms(example, stage);
   for (const Row& row : compare_doors(example, stage)) {
-    if (std::getenv("STEPZERO_SHOW_WORST") != nullptr) fmt::print("{:<24} {:<28} {:8.3f} eps  {:.4f} eps n\n", example.name, row.what, row.in_eps(), row.in_eps() / n);
-    EXPECT_TRUE(row.error <= c * eps * n * row.size)
-        << fmt::format("{:<24} {:<28} error {:.2e} of {:.2e} = {:.2f} eps, bound {:.2f} eps = {} n, n {}\n"
-                       "run again: stepzero_tests --gtest_filter='FloatOps.*'",
-                       example.name, row.what, row.error, row.size, row.in_eps(), c * n, c, n);
+    if (std::getenv("STEPZERO_SHOW_WORST") != nullptr)
+      fmt::print("{:<24} {:<28} {:8.3f} eps  {:.4f} eps n\n", example.name, row.what, row.in_eps(), row.in_eps() / n);
+    EXPECT_TRUE(row.error <= c * eps * n * row.size) << fmt::format(
+        "{:<24} {:<28} error {:.2e} of {:.2e} = {:.2f} eps, bound {:.2f} eps = {} n, n {}\n"
+        "run again: stepzero_tests --gtest_filter='FloatOps.*'",
+        example.name, row.what, row.error, row.size, row.in_eps(), c * n, c, n);
   }
 }
 
@@ -209,9 +214,8 @@ void expect_same_bits(const Example& example, const Batch& batch) {
     ASSERT_EQ(one.size(), more.size());
     for (std::size_t k = 0; k < one.size(); ++k) {
       const auto bytes = static_cast<std::size_t>(one[k].size()) * sizeof(float);
-      EXPECT_EQ(std::memcmp(one[k].data(), more[k].data(), bytes), 0)
-          << fmt::format("{:<24} {} x {} tokens, tensor {} of {}: {} threads and 1 differ", example.name, batch.sequences,
-                         batch.length, k, one.size(), n);
+      EXPECT_EQ(std::memcmp(one[k].data(), more[k].data(), bytes), 0) << fmt::format(
+          "{:<24} {} x {} tokens, tensor {} of {}: {} threads and 1 differ", example.name, batch.sequences, batch.length, k, one.size(), n);
     }
   }
   set_threads(before);

@@ -140,7 +140,7 @@ TEST(Gauss, PairEdges) {
   EXPECT_DOUBLE_EQ(expect_pair(f, f, 0, 2, 0), 1);
   EXPECT_DOUBLE_EQ(expect_pair(f, f, 2, 0, 0), 1);
   EXPECT_DOUBLE_EQ(expect_pair(f, f, 0, 0, 0), 1);
-  EXPECT_NEAR(expect_pair(f, f, 2, 2, 2.0000000001), 3, 1e-13);   // past 1 by rounding
+  EXPECT_NEAR(expect_pair(f, f, 2, 2, 2.0000000001), 3, 1e-13);  // past 1 by rounding
   EXPECT_NEAR(expect_pair(f, f, 2, 2, -2.0000000001), -1, 1e-13);
   EXPECT_NEAR(expect_pair(f, f, 1e-300, 1e-300, 1e-300), 1, 1e-13);
 }

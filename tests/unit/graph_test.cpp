@@ -100,9 +100,10 @@ TEST(Graph, LlamaHasTheTensorsOfTheRealClass) {
 
 TEST(Graph, PresetsHaveTheKnownNumberOfParameters) {
   const std::map<std::string, Index> known = {
-      {"gpt2", 124'439'808},          {"gpt2-medium", 354'823'168},   {"gpt2-large", 774'030'080},   {"gpt2-xl", 1'557'611'200},
-      {"tinyllama-1.1b", 1'100'048'384}, {"llama-2-7b", 6'738'415'616}, {"llama-3-8b", 8'030'261'248},
-      {"llama-2-13b", 13'015'864'320}, {"llama-2-70b", 68'976'648'192}, {"llama-3-70b", 70'553'706'496}, {"llama-3-405b", 405'853'388'800},
+      {"gpt2", 124'439'808},           {"gpt2-medium", 354'823'168},      {"gpt2-large", 774'030'080},
+      {"gpt2-xl", 1'557'611'200},      {"tinyllama-1.1b", 1'100'048'384}, {"llama-2-7b", 6'738'415'616},
+      {"llama-3-8b", 8'030'261'248},   {"llama-2-13b", 13'015'864'320},   {"llama-2-70b", 68'976'648'192},
+      {"llama-3-70b", 70'553'706'496}, {"llama-3-405b", 405'853'388'800},
   };
   for (const Preset& preset : presets()) {
     const std::string name(preset.name);
@@ -198,7 +199,8 @@ TEST(Graph, StreamHasANodeForEveryLayer) {
     const Architecture a = kind.build();
     const Graph graph = build_graph(a);
     std::set<std::string> names;
-    for (const Node& node : graph.nodes) EXPECT_TRUE(names.insert(node.name).second) << kind.name() << ": two nodes are called " << node.name;
+    for (const Node& node : graph.nodes)
+      EXPECT_TRUE(names.insert(node.name).second) << kind.name() << ": two nodes are called " << node.name;
     int before = -1;
     for (Index l = 0; l <= a.layers; ++l) {
       const int at = graph.find_node(fmt::format("stream.{}", l));
@@ -308,9 +310,10 @@ void check_gradients(const Kind& kind) {
   for (std::size_t i = 0; i < g.size(); ++i) {
     ASSERT_EQ(static_cast<Index>(g[i].size()), graph.params[i].size()) << kind.name() << ": no gradient of " << graph.params[i].name;
     const Slope s = slope_along(pass, static_cast<int>(i), g[i], 2);
-    EXPECT_TRUE(s.error() <= bound) << fmt::format("{}\n  {:<44} backward {:+.12e}  differences {:+.12e}  error {:.1e}\n"
-                                                   "run again: stepzero_tests --gtest_filter='PassTest.*'",
-                                                   kind.name(), graph.params[i].name, s.up, s.differences, s.error());
+    EXPECT_TRUE(s.error() <= bound) << fmt::format(
+        "{}\n  {:<44} backward {:+.12e}  differences {:+.12e}  error {:.1e}\n"
+        "run again: stepzero_tests --gtest_filter='PassTest.*'",
+        kind.name(), graph.params[i].name, s.up, s.differences, s.error());
   }
 }
 

@@ -76,9 +76,10 @@ struct Worst {
 };
 
 std::string row(const std::string& what, const std::string& target, const Worst& w, double bound) {
-  return fmt::format("{:<24} {:<8} worst {:8.3f} eps (bound {})  x {:+.9e}  float {:+.9e}  double {:+.9e}\n"
-                     "run again: stepzero_tests --gtest_filter='Kernels.*'",
-                     what, target, w.ulps, bound, w.x, w.got, w.want);
+  return fmt::format(
+      "{:<24} {:<8} worst {:8.3f} eps (bound {})  x {:+.9e}  float {:+.9e}  double {:+.9e}\n"
+      "run again: stepzero_tests --gtest_filter='Kernels.*'",
+      what, target, w.ulps, bound, w.x, w.got, w.want);
 }
 
 // The natural scale of an error in f(x): the value where the float formula rounds nothing before its exponential
@@ -107,9 +108,9 @@ double slope_scale(double x, double slope) {
 
 template <class Phi>
 struct Bound;  // in eps: value, slope; beside them the worst that was found on the grid, over all SIMD levels
-#define STEPZERO_BOUND(Phi, v, s) \
-  template <>                     \
-  struct Bound<Phi> {             \
+#define STEPZERO_BOUND(Phi, v, s)                 \
+  template <>                                     \
+  struct Bound<Phi> {                             \
     static constexpr double value = v, slope = s; \
   };
 STEPZERO_BOUND(Identity, 0, 0)
@@ -253,8 +254,8 @@ std::vector<float> scores(Index n) {
 }
 
 TEST(Kernels, ExpRowsAgreeWithDouble) {
-  constexpr double exp_bound = 1;    // worst 0.65
-  constexpr float shift = 3.25F;     // exact in every sum below
+  constexpr double exp_bound = 1;  // worst 0.65
+  constexpr float shift = 3.25F;   // exact in every sum below
   Worst worst;
   for_each_target([&](const std::string& target) {
     for (const Index n : sizes) {
@@ -275,7 +276,8 @@ TEST(Kernels, ExpRowsAgreeWithDouble) {
       EXPECT_EQ(y.back(), guard) << target << " n " << n << " writes behind the end";
       EXPECT_EQ(y[z(n / 2)], 1.0F) << target << " n " << n << ": exp(0)";
       const double bound = eps * (exp_bound + 0.5 * static_cast<double>(n));
-      EXPECT_TRUE(std::abs(static_cast<double>(sum) - exact_sum) <= bound * exact_sum) << target << " n " << n << " sum " << sum << ", double " << exact_sum;
+      EXPECT_TRUE(std::abs(static_cast<double>(sum) - exact_sum) <= bound * exact_sum)
+          << target << " n " << n << " sum " << sum << ", double " << exact_sum;
       EXPECT_EQ(sum, sum_in_place) << target << " n " << n;
       EXPECT_EQ(sum, sum_only) << target << " n " << n;
     }
@@ -336,7 +338,8 @@ struct GemmCase {
 };
 
 std::string name(const GemmCase& c) {
-  return fmt::format("gemm m {} n {} k {} ta {} tb {} alpha {} beta {}", c.m, c.n, c.k, c.ta == Trans::yes, c.tb == Trans::yes, c.alpha, c.beta);
+  return fmt::format("gemm m {} n {} k {} ta {} tb {} alpha {} beta {}", c.m, c.n, c.k, c.ta == Trans::yes, c.tb == Trans::yes, c.alpha,
+                     c.beta);
 }
 
 // A matrix that is a block of a larger one, with guards around it.
@@ -407,8 +410,8 @@ void check_gemm(const GemmCase& g) {
 }
 
 TEST(Kernels, GemmAgreesWithReference) {
-  constexpr Index shapes[][3] = {{1, 1, 1},  {2, 3, 5},   {7, 13, 17}, {33, 31, 67}, {64, 65, 127}, {1, 129, 31}, {129, 1, 31},
-                                 {5, 7, 1000}, {96, 16, 1}, {17, 3, 0},  {1, 257, 1},  {3, 2, 3072}};
+  constexpr Index shapes[][3] = {{1, 1, 1},    {2, 3, 5},    {7, 13, 17}, {33, 31, 67}, {64, 65, 127}, {1, 129, 31},
+                                 {129, 1, 31}, {5, 7, 1000}, {96, 16, 1}, {17, 3, 0},   {1, 257, 1},   {3, 2, 3072}};
   for (const auto& [m, n, k] : shapes) {
     for (const Trans ta : {Trans::no, Trans::yes}) {
       for (const Trans tb : {Trans::no, Trans::yes}) {

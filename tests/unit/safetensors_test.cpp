@@ -36,8 +36,7 @@ std::string bytes_of(const std::vector<T>& values) {
 }
 
 SafetensorsFile one_tensor(const Scratch& scratch, const char* dtype, std::size_t elements, const std::string& data) {
-  const std::string header =
-      fmt::format(R"({{"w":{{"dtype":"{}","shape":[{}],"data_offsets":[0,{}]}}}})", dtype, elements, data.size());
+  const std::string header = fmt::format(R"({{"w":{{"dtype":"{}","shape":[{}],"data_offsets":[0,{}]}}}})", dtype, elements, data.size());
   auto opened = SafetensorsFile::open(scratch.put("w.safetensors", safetensors_bytes(header, data)));
   if (!opened) throw std::runtime_error(opened.error().message);
   return std::move(*opened);
@@ -140,9 +139,7 @@ TEST(SafetensorsRead, threads_share_one_file) {
     threads.emplace_back([&, t] {
       std::vector<float> part(1000);
       for (std::size_t first = t * 7; first + part.size() < values.size(); first += 501) {
-        if (!file.read_f32(file.tensors()[0], first, part) || part[0] != values[first] ||
-            part.back() != values[first + 999])
-          ++wrong;
+        if (!file.read_f32(file.tensors()[0], first, part) || part[0] != values[first] || part.back() != values[first + 999]) ++wrong;
       }
     });
   }
@@ -167,8 +164,7 @@ TEST(SafetensorsWrite, comes_back_as_it_went) {
   const std::vector<float> a = {1, 2, 3, 4, 5, 6}, b = {std::numeric_limits<float>::quiet_NaN()};
   const std::string odd = "q\"\\\x1B\u202E" + std::string(1, '\0');
   const std::map<std::string, std::string> metadata = {{"format", "pt"}, {"note", "a \"b\"\n"}};
-  const auto wrote = write_safetensors(scratch.path("m.safetensors"),
-                                       {{"z", {2, 3}, a}, {odd, {}, b}, {"empty", {0, 4}, {}}}, metadata);
+  const auto wrote = write_safetensors(scratch.path("m.safetensors"), {{"z", {2, 3}, a}, {odd, {}, b}, {"empty", {0, 4}, {}}}, metadata);
   ASSERT_TRUE(wrote) << wrote.error().message;
   const auto file = SafetensorsFile::open(scratch.path("m.safetensors"));
   ASSERT_TRUE(file) << file.error().message;
@@ -199,16 +195,14 @@ TEST(SafetensorsWrite, bytes_are_the_reference_writer_s) {
 TEST(SafetensorsWrite, writes_only_what_can_be_read) {
   const Scratch scratch;
   const std::vector<float> two = {1, 2};
-  const auto error = [&](const std::vector<TensorData>& tensors,
-                         const std::map<std::string, std::string>& metadata = {}) {
+  const auto error = [&](const std::vector<TensorData>& tensors, const std::map<std::string, std::string>& metadata = {}) {
     const auto wrote = write_safetensors(scratch.path("m"), tensors, metadata);
     return wrote ? "written" : wrote.error().message;
   };
   EXPECT_THAT(error({{"a", {3}, two}}), HasSubstr("shape [3] does not hold the 2 numbers given"));
   EXPECT_THAT(error({{"a", {1ULL << 40, 1ULL << 40}, two}}), HasSubstr("does not hold"));
   EXPECT_THAT(error({{"a", {0, 1ULL << 48}, {}}}), HasSubstr("a dimension is larger"));
-  EXPECT_THAT(error({{"a", std::vector<std::uint64_t>(65, 1), std::span(two).first(1)}}),
-              HasSubstr("more than 64 dimensions"));
+  EXPECT_THAT(error({{"a", std::vector<std::uint64_t>(65, 1), std::span(two).first(1)}}), HasSubstr("more than 64 dimensions"));
   EXPECT_THAT(error({{"a", {2}, two}, {"b", {2}, two}, {"a", {2}, two}}), HasSubstr("tensor \"a\" is given twice"));
   EXPECT_THAT(error({{"\xFF", {2}, two}}), HasSubstr("tensor \"\\xFF\": the name is not UTF-8"));
   EXPECT_THAT(error({{std::string(1025, 'n'), {2}, two}}), HasSubstr("longer than 1024"));

@@ -32,9 +32,7 @@ std::vector<float> signal(const Shape& s, float mean, float deviation, float com
   return x;
 }
 
-View<const float> view(const std::vector<float>& x, const Shape& s) {
-  return {x.data(), s.sequences * s.length, s.cols, s.cols + s.gap};
-}
+View<const float> view(const std::vector<float>& x, const Shape& s) { return {x.data(), s.sequences * s.length, s.cols, s.cols + s.gap}; }
 
 // All pairs, in double.
 double naive_cosine(View<const float> x, Index sequences, Index length) {
@@ -79,21 +77,17 @@ void expect_moments(const Moments& got, View<const float> x, const std::string& 
   const double squares = static_cast<double>(m2 + sum * sum / n);
   EXPECT_EQ(got.count, static_cast<std::uint64_t>(x.size())) << what;
   EXPECT_TRUE(std::abs(got.m2 - static_cast<double>(m2)) <= 1e-11 * static_cast<double>(m2)) << what << ": m2 " << got.m2;
-  EXPECT_TRUE(std::abs(got.mean - static_cast<double>(sum / n)) <=
-              1e-13 * std::sqrt(squares / static_cast<double>(n)))
+  EXPECT_TRUE(std::abs(got.mean - static_cast<double>(sum / n)) <= 1e-13 * std::sqrt(squares / static_cast<double>(n)))
       << what << ": mean " << got.mean;
   EXPECT_NEAR(sum_squares(x) / squares, 1, 1e-13) << what;
 }
 
 bool same_bits(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }
 
-const std::vector<Shape> shapes = {{1, 1, 1, 0},    {1, 2, 1, 0},  {1, 3, 17, 5},  {2, 5, 16, 0},
-                                   {1, 33, 31, 1},  {1, 67, 97, 0}, {70, 2, 48, 0}, {5, 40, 64, 3},
-                                   {3, 65, 257, 7}, {1, 257, 19, 0}, {1, 3, 9001, 0}};
+const std::vector<Shape> shapes = {{1, 1, 1, 0},   {1, 2, 1, 0},   {1, 3, 17, 5},   {2, 5, 16, 0},   {1, 33, 31, 1}, {1, 67, 97, 0},
+                                   {70, 2, 48, 0}, {5, 40, 64, 3}, {3, 65, 257, 7}, {1, 257, 19, 0}, {1, 3, 9001, 0}};
 
-std::string name(const Shape& s) {
-  return std::to_string(s.sequences) + "x" + std::to_string(s.length) + "x" + std::to_string(s.cols);
-}
+std::string name(const Shape& s) { return std::to_string(s.sequences) + "x" + std::to_string(s.length) + "x" + std::to_string(s.cols); }
 
 TEST(Statistics, AgreesWithNaiveDouble) {
   for (const Shape& s : shapes) {

@@ -15,8 +15,7 @@ std::string encoded(char32_t point) {
   if (point < 0x80) return {byte(point)};
   if (point < 0x800) return {byte(0xC0 | point >> 6), byte(0x80 | (point & 63))};
   if (point < 0x10000) return {byte(0xE0 | point >> 12), byte(0x80 | (point >> 6 & 63)), byte(0x80 | (point & 63))};
-  return {byte(0xF0 | point >> 18), byte(0x80 | (point >> 12 & 63)), byte(0x80 | (point >> 6 & 63)),
-          byte(0x80 | (point & 63))};
+  return {byte(0xF0 | point >> 18), byte(0x80 | (point >> 12 & 63)), byte(0x80 | (point >> 6 & 63)), byte(0x80 | (point & 63))};
 }
 
 // What a terminal may be given, stated once more and in another way than in the code under test.
@@ -27,9 +26,8 @@ bool harmless(const std::string& text) {
     if (byte < 0x20 || byte == 0x7F) return false;
     if (byte == 0xC2 && static_cast<unsigned char>(text[i + 1]) < 0xA0) return false;  // C1
   }
-  for (const char32_t bad :
-       {0x200B, 0x200C, 0x200D, 0x200E, 0x200F, 0x202A, 0x202B, 0x202C, 0x202D,  0x202E,  0x2060, 0x2066,
-        0x2067, 0x2068, 0x2069, 0x2028, 0x2029, 0xFEFF, 0xAD,   0x61C,  0xE0001, 0xE0041, 0xE007F})
+  for (const char32_t bad : {0x200B, 0x200C, 0x200D, 0x200E, 0x200F, 0x202A, 0x202B, 0x202C, 0x202D,  0x202E,  0x2060, 0x2066,
+                             0x2067, 0x2068, 0x2069, 0x2028, 0x2029, 0xFEFF, 0xAD,   0x61C,  0xE0001, 0xE0041, 0xE007F})
     if (text.find(encoded(bad)) != text.npos) return false;
   return true;
 }
@@ -95,13 +93,12 @@ TEST(Show, cuts_what_is_long) {
 TEST(Utf8, as_the_standard_says) {
   for (char32_t point = 0; point <= 0x10FFFF; ++point)
     ASSERT_EQ(valid_utf8(encoded(point)), point < 0xD800 || point > 0xDFFF) << static_cast<std::uint32_t>(point);
-  for (const char* bad : {"\x80", "\xBF", "\xC0\x80", "\xC1\xBF", "\xC2", "\xC2 ", "\xE0\x80\x80", "\xE0\x9F\xBF",
-                          "\xE2\x82", "\xE2\x82 ", "\xF0\x80\x80\x80", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80",
-                          "\xF5\x80\x80\x80", "\xF8\x88\x80\x80\x80", "\xFE", "\xFF"}) {
+  for (const char* bad :
+       {"\x80", "\xBF", "\xC0\x80", "\xC1\xBF", "\xC2", "\xC2 ", "\xE0\x80\x80", "\xE0\x9F\xBF", "\xE2\x82", "\xE2\x82 ",
+        "\xF0\x80\x80\x80", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xF8\x88\x80\x80\x80", "\xFE", "\xFF"}) {
     EXPECT_FALSE(valid_utf8(bad));
     // Wherever it stands among bytes that are read eight at a time.
-    for (std::size_t at = 0; at < 20; ++at)
-      EXPECT_EQ(find_invalid_utf8(std::string(at, 'a') + bad + std::string(20, 'b')), at);
+    for (std::size_t at = 0; at < 20; ++at) EXPECT_EQ(find_invalid_utf8(std::string(at, 'a') + bad + std::string(20, 'b')), at);
   }
   EXPECT_TRUE(valid_utf8(""));
   // What stands behind the end of the view does not complete it.
