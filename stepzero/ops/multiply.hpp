@@ -52,7 +52,7 @@ struct Multiply {
     });
     y.mean.resize(static_cast<std::size_t>(tokens));
     for (Index t = 0; t < tokens; ++t) y.mean[static_cast<std::size_t>(t)] = a.mean_at(t) * b.mean_at(t);
-    y.noise = 2 * (a.noise + b.noise);
+    y.noise = std::max(a.noise, b.noise) + 1 / static_cast<double>(width);
     return y;
   }
 
