@@ -76,4 +76,9 @@ void gemm(Trans ta, Trans tb, double alpha, View<const double> a, View<const dou
               n(b.stride), beta, c.data, n(c.stride));
 }
 
+void gram_product(View<const double> a, View<double> c) {
+  const auto n = [](Index i) { return static_cast<blasint>(i); };
+  cblas_dsyrk(CblasRowMajor, CblasLower, CblasNoTrans, n(c.rows), n(a.cols), 1.0, a.data, n(a.stride), 0.0, c.data, n(c.stride));
+}
+
 }  // namespace stepzero

@@ -37,6 +37,9 @@ void gemm(Trans ta, Trans tb, float alpha, View<const float> a, View<const float
 template <>
 void gemm(Trans ta, Trans tb, double alpha, View<const double> a, View<const double> b, double beta, View<double> c);
 
+// The lower triangle of C = A A', at half the price; what lies above the diagonal is not touched.
+void gram_product(View<const double> a, View<double> c);
+
 // What the benchmark wants to know of a pass: every float product it asked for, and how long it took.
 // Products inside a parallel loop (the heads of an attention) are not logged.
 struct GemmRecord {

@@ -47,17 +47,20 @@ std::vector<double> gram(View<const S> x, std::span<const Index> skip) {
   for_column_chunks(x.cols, [&](Index piece, Index c0, Index c1) {
     thread_local std::vector<double> memory, product;
     memory.resize(static_cast<std::size_t>(tokens * chunk));
-    product.resize(static_cast<std::size_t>(tokens * tokens));
+    product.assign(static_cast<std::size_t>(tokens * tokens), 0.0);
     const View<double> part(memory.data(), tokens, c1 - c0);
     for (Index t = 0; t < tokens; ++t) std::copy(x.row(t) + c0, x.row(t) + c1, part.row(t));
     for (auto it = std::ranges::lower_bound(skip, c0); it != skip.end() && *it < c1; ++it) {
       for (Index t = 0; t < tokens; ++t) part(t, *it - c0) = 0;
     }
     const View<double> products(product.data(), tokens, tokens);
-    gemm(Trans::no, Trans::yes, 1.0, View<const double>(part), View<const double>(part), 0.0, products);
+    gram_product(part, products);
     sum.add(piece, View<const double>(products));
   });
   const View<double> total = sum.total();
+  for (Index t = 0; t < tokens; ++t) {
+    for (Index s = 0; s < t; ++s) total(s, t) = total(t, s);
+  }
   return {total.data, total.data + total.size()};
 }
 
