@@ -30,44 +30,49 @@ double flops(const GemmRecord& r) { return 2.0 * static_cast<double>(r.rows) * s
 using Shape = std::tuple<Trans, Trans, Index, Index, Index>;
 Shape shape_of(const GemmRecord& r) { return {r.ta, r.tb, r.rows, r.cols, r.inner}; }
 
-// Median seconds of one product alone, on the better of oneDNN and OpenBLAS.
-double alone(const Shape& shape, std::vector<float>& a, std::vector<float>& b, std::vector<float>& c) {
+double median(std::vector<double> list) {
+  std::ranges::sort(list);
+  return list[list.size() / 2];
+}
+
+// One shape: how long it took in each pass, and alone on each library right after that pass.
+struct Product {
+  int count = 0;  // in one pass
+  std::vector<double> inside, dnnl, openblas;
+};
+
+void run_alone(const Shape& shape, Product& p, std::vector<float>& a, std::vector<float>& b, std::vector<float>& c) {
   const auto [ta, tb, m, n, k] = shape;
   const auto lda = ta == Trans::no ? k : m;
   const auto ldb = tb == Trans::no ? n : k;
-  const std::size_t sizes[] = {static_cast<std::size_t>(m * k), static_cast<std::size_t>(k * n), static_cast<std::size_t>(m * n)};
-  a.resize(std::max(a.size(), sizes[0]), 0.5F);
-  b.resize(std::max(b.size(), sizes[1]), 0.5F);
-  c.resize(std::max(c.size(), sizes[2]));
-  const int repeats = std::clamp(static_cast<int>(2e10 / (2.0 * static_cast<double>(m * n * k))), 5, 40);
-  std::vector<double> one, other;
-  for (int i = 0; i < repeats; ++i) {
-    double start = now();
-    dnnl_sgemm(ta == Trans::no ? 'N' : 'T', tb == Trans::no ? 'N' : 'T', m, n, k, 1, a.data(), lda, b.data(), ldb, 0, c.data(), n);
-    one.push_back(now() - start);
-    start = now();
-    cblas_sgemm(CblasRowMajor, ta == Trans::no ? CblasNoTrans : CblasTrans, tb == Trans::no ? CblasNoTrans : CblasTrans,
-                static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), 1, a.data(), static_cast<int>(lda), b.data(),
-                static_cast<int>(ldb), 0, c.data(), static_cast<int>(n));
-    other.push_back(now() - start);
-  }
-  std::ranges::nth_element(one, one.begin() + repeats / 2);
-  std::ranges::nth_element(other, other.begin() + repeats / 2);
-  return std::min(one[static_cast<std::size_t>(repeats / 2)], other[static_cast<std::size_t>(repeats / 2)]);
+  a.resize(std::max(a.size(), static_cast<std::size_t>(m * k)), 0.5F);
+  b.resize(std::max(b.size(), static_cast<std::size_t>(k * n)), 0.5F);
+  c.resize(std::max(c.size(), static_cast<std::size_t>(m * n)));
+  double start = now();
+  dnnl_sgemm(ta == Trans::no ? 'N' : 'T', tb == Trans::no ? 'N' : 'T', m, n, k, 1, a.data(), lda, b.data(), ldb, 0, c.data(), n);
+  p.dnnl.push_back(now() - start);
+  start = now();
+  cblas_sgemm(CblasRowMajor, ta == Trans::no ? CblasNoTrans : CblasTrans, tb == Trans::no ? CblasNoTrans : CblasTrans, static_cast<int>(m),
+              static_cast<int>(n), static_cast<int>(k), 1, a.data(), static_cast<int>(lda), b.data(), static_cast<int>(ldb), 0, c.data(),
+              static_cast<int>(n));
+  p.openblas.push_back(now() - start);
 }
 
 // Fused multiply-adds the cores can do, flop/s: 10 independent chains of the widest vectors the compiler may use.
 __attribute__((target("avx512f"))) double fma_chain(Index steps) {
   using V = float __attribute__((vector_size(64)));
-  V x[10];
-  for (int i = 0; i < 10; ++i) x[i] = V{} + static_cast<float>(i);
+  V x0{}, x1{}, x2{}, x3{}, x4{}, x5{}, x6{}, x7{}, x8{}, x9{};
   const V a = V{} + 0.999F;
   const V b = V{} + 1e-3F;
   for (Index s = 0; s < steps; ++s) {
-    for (auto& v : x) asm("vfmadd213ps %2, %1, %0" : "+v"(v) : "v"(a), "v"(b));
+    asm volatile(
+        "vfmadd213ps %11, %10, %0\n vfmadd213ps %11, %10, %1\n vfmadd213ps %11, %10, %2\n vfmadd213ps %11, %10, %3\n"
+        "vfmadd213ps %11, %10, %4\n vfmadd213ps %11, %10, %5\n vfmadd213ps %11, %10, %6\n vfmadd213ps %11, %10, %7\n"
+        "vfmadd213ps %11, %10, %8\n vfmadd213ps %11, %10, %9\n"
+        : "+v"(x0), "+v"(x1), "+v"(x2), "+v"(x3), "+v"(x4), "+v"(x5), "+v"(x6), "+v"(x7), "+v"(x8), "+v"(x9)
+        : "v"(a), "v"(b));
   }
-  V sum = V{};
-  for (const auto& v : x) sum += v;
+  const V sum = x0 + x1 + x2 + x3 + x4 + x5 + x6 + x7 + x8 + x9;
   return static_cast<double>(sum[0]);
 }
 
@@ -85,20 +90,11 @@ double fma_peak() {
   return best;
 }
 
-struct Times {
-  std::vector<double> seconds;
-  [[nodiscard]] double best() const { return *std::ranges::min_element(seconds); }
-  [[nodiscard]] double median() const {
-    auto sorted = seconds;
-    std::ranges::sort(sorted);
-    return sorted[sorted.size() / 2];
-  }
-};
-
 }  // namespace
 
 int main(int argc, char** argv) {
   const auto number = [&](int i, int fallback) { return argc > i ? std::atoi(argv[i]) : fallback; };
+  keep_freed_memory();
   set_threads(number(4, 2));
   auto a = load_model("gpt2").value();
   if (!resolve(a)) return 1;
@@ -119,42 +115,43 @@ int main(int argc, char** argv) {
     return 1;
   }
 
-  Times with, without;
+  std::vector<double> with, without;
+  std::map<Shape, Product> products;
+  std::vector<float> x, y, z;
   std::vector<GemmRecord> log;
-  std::vector<double> product_seconds;
-  std::map<Shape, std::vector<double>> inside;
+  double peak_mb = 0, work = 0;
   for (int i = 0; i < number(3, 5); ++i) {
     log.clear();
     set_gemm_log(&log);
     double start = now();
     measure_pass(pass, graph, batch, signal);
-    with.seconds.push_back(now() - start);
+    with.push_back(now() - start);
     set_gemm_log(nullptr);
-    double products = 0;
-    for (const GemmRecord& r : log) products += r.seconds;
-    product_seconds.push_back(products);
     start = now();
     pass.forward();
     pass.backward();
-    without.seconds.push_back(now() - start);
+    without.push_back(now() - start);
+    if (i == 0) peak_mb = static_cast<double>(peak_memory()) * 1e-6;  // before the loose products take memory of their own
+    work = 0;
+    for (auto& [shape, product] : products) product.count = 0;
+    for (const GemmRecord& r : log) {
+      Product& product = products[shape_of(r)];
+      ++product.count;
+      product.inside.push_back(r.seconds);
+      work += flops(r);
+    }
+    for (auto& [shape, product] : products) {
+      for (int repeat = 0; repeat < std::min(product.count, 4); ++repeat) run_alone(shape, product, x, y, z);
+    }
   }
-  const double peak_mb = static_cast<double>(peak_memory()) * 1e-6;
-  std::map<Shape, int> counts;
-  double work = 0;
-  for (const GemmRecord& r : log) {
-    ++counts[shape_of(r)];
-    work += flops(r);
+  double inside = 0, alone = 0;
+  for (const auto& [shape, product] : products) {
+    inside += product.count * median(product.inside);
+    alone += product.count * std::min(median(product.dnnl), median(product.openblas));
   }
-  double best_alone = 0;
-  std::vector<float> x, y, z;
-  for (const auto& [shape, count] : counts) best_alone += count * alone(shape, x, y, z);
-  std::ranges::sort(product_seconds);
-  const double products = product_seconds[product_seconds.size() / 2];
-  fmt::print(
-      R"({{"batch": {}, "seq": {}, "best_s": {:.4f}, "median_s": {:.4f}, "plain_best_s": {:.4f}, "plain_median_s": {:.4f}, )"
-      R"("products_s": {:.4f}, "products_alone_s": {:.4f}, "product_gflops": {:.1f}, "fma_peak_gflops": {:.1f}, "peak_rss_mb": {:.0f}}})"
-      "\n",
-      batch.sequences, batch.length, with.best(), with.median(), without.best(), without.median(), products, best_alone,
-      work / products * 1e-9, fma_peak() * 1e-9, peak_mb);
+  fmt::print(R"({{"batch": {}, "seq": {}, "median_s": {:.4f}, "plain_median_s": {:.4f}, "products_s": {:.4f}, "products_alone_s": {:.4f}, )"
+             R"("product_gflops": {:.1f}, "fma_peak_gflops": {:.1f}, "peak_rss_mb": {:.0f}}})"
+             "\n",
+             batch.sequences, batch.length, median(with), median(without), inside, alone, work / inside * 1e-9, fma_peak() * 1e-9, peak_mb);
   return 0;
 }

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "stepzero/cli/command.hpp"
+#include "stepzero/core/memory.hpp"
 #include "stepzero/core/text.hpp"
 
 namespace {
@@ -90,6 +91,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  keep_freed_memory();
   std::signal(SIGINT, leave);
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is a failed write, told as such
   try {

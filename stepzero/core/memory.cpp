@@ -2,7 +2,10 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <new>
+
+#include <malloc.h>
 
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -20,6 +23,13 @@ void* allocate(std::size_t bytes) {
 }
 
 void release(void* memory) noexcept { std::free(memory); }
+
+void keep_freed_memory() {
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  mallopt(M_TOP_PAD, 64 << 20);
+  mallopt(M_ARENA_MAX, 1);
+}
 
 std::size_t peak_memory() {
   rusage usage{};
