@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <string_view>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -48,8 +50,9 @@ std::vector<Comparison> compare(const Signal& joined) {
     if (row.predicted == 0 && std::abs(row.measured) < 1e-6) return;
     rows.push_back(row);
   });
-  std::ranges::stable_sort(rows, [](const Comparison& a, const Comparison& b) {
-    return std::pair(a.wrong(), std::abs(a.error)) > std::pair(b.wrong(), std::abs(b.error));
+  const auto size = [](const Comparison& r) { return std::isnan(r.error) ? std::numeric_limits<double>::infinity() : std::abs(r.error); };
+  std::ranges::sort(rows, [&](const Comparison& a, const Comparison& b) {
+    return std::tuple(b.wrong(), size(b), a.where, a.what) < std::tuple(a.wrong(), size(a), b.where, b.what);
   });
   return rows;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include <fmt/format.h>
@@ -71,8 +72,12 @@ std::string totals(const Signal& s) {
       fmt::format("\nloss           {}   (a uniform guess: ln {} = {:.4g})\n", with_error(s.loss), s.architecture.vocab, uniform);
   out += fmt::format("gradient norm  {}\n", with_error(s.gradient_norm));
   auto largest = s.parameters;
-  std::ranges::stable_sort(largest, std::ranges::greater(), [](const ParameterSignal& p) {
-    return p.gradient_norm.measured.value_or(p.gradient_norm.predicted.value_or(0));
+  const auto size = [](const ParameterSignal& p) {
+    const double norm = p.gradient_norm.measured.value_or(p.gradient_norm.predicted.value_or(0));
+    return std::isnan(norm) ? std::numeric_limits<double>::infinity() : norm;  // an order needs numbers
+  };
+  std::ranges::sort(largest, [&](const ParameterSignal& a, const ParameterSignal& b) {
+    return std::pair(-size(a), a.name) < std::pair(-size(b), b.name);
   });
   out += "largest        ";
   for (std::size_t i = 0; i < std::min<std::size_t>(3, largest.size()); ++i) {
