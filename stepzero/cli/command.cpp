@@ -60,7 +60,9 @@ Expected<Setup> prepare(const CommonFlags& flags) {
                            .vocab = a->vocab,
                            .positions = a->positions});
   if (!batch) return std::unexpected(batch.error());
-  return Setup{*a, build_graph(*a), std::move(*batch)};
+  const auto scheme = find_scheme(flags.scheme);
+  if (!scheme) return std::unexpected(scheme.error());
+  return Setup{*a, *scheme, build_graph(*a), std::move(*batch)};
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include "stepzero/graph/graph.hpp"
 #include "stepzero/io/tokens.hpp"
 #include "stepzero/models/architecture.hpp"
+#include "stepzero/schemes/scheme.hpp"
 
 namespace stepzero::cli {
 
@@ -39,11 +40,12 @@ struct CommonFlags {
 
 struct Setup {
   Architecture architecture;
+  const Scheme* scheme = nullptr;
   Graph graph;
   Batch batch;
 };
 
-// MODEL, --set, --tokens and the rest, checked against each other.
+// MODEL, --set, --tokens, --scheme and the rest, checked against each other.
 Expected<Setup> prepare(const CommonFlags& flags);
 
 // A bar on a terminal, from the first second on; nothing elsewhere.

@@ -21,14 +21,12 @@ struct CompareFlags : CommonFlags {
 int run(const CompareFlags& flags) {
   auto setup = prepare(flags);
   if (!setup) return complain(setup.error());
-  const auto scheme = find_scheme(flags.scheme);
-  if (!scheme) return complain(scheme.error());
-  const Signal theory = predict(setup->graph, setup->architecture, setup->batch, **scheme);
+  const Signal theory = predict(setup->graph, setup->architecture, setup->batch, *setup->scheme);
   Expected<Signal> real;
   {
     Progress progress("measuring", flags.quiet);
     MeasureOptions options;
-    options.scheme = *scheme;
+    options.scheme = setup->scheme;
     options.seed = flags.seed;
     options.seeds = flags.seeds;
     options.weightless = flags.weightless;

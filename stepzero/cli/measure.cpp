@@ -21,13 +21,11 @@ struct MeasureFlags : CommonFlags {
 int run(const MeasureFlags& flags) {
   auto setup = prepare(flags);
   if (!setup) return complain(setup.error());
-  const auto scheme = find_scheme(flags.scheme);
-  if (!scheme) return complain(scheme.error());
   Expected<Signal> signal;
   {
     Progress progress("measuring", flags.quiet);
     MeasureOptions options;
-    options.scheme = *scheme;
+    options.scheme = setup->scheme;
     options.weights = flags.weights;
     options.weightless = flags.weightless;
     options.seed = flags.seed;

@@ -16,9 +16,7 @@ struct PredictFlags : CommonFlags {
 int run(const PredictFlags& flags) {
   auto setup = prepare(flags);
   if (!setup) return complain(setup.error());
-  const auto scheme = find_scheme(flags.scheme);
-  if (!scheme) return complain(scheme.error());
-  Signal signal = predict(setup->graph, setup->architecture, setup->batch, **scheme);
+  Signal signal = predict(setup->graph, setup->architecture, setup->batch, *setup->scheme);
   signal.tokens = flags.tokens;
   return print(flags.json ? to_json(signal) + "\n" : to_text(signal, flags.full));
 }
