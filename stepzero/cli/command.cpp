@@ -30,7 +30,7 @@ void CommonFlags::declare(CLI::App& app) {
   app.add_option("--scheme", scheme, "how weights are drawn (stepzero schemes)")->capture_default_str();
   app.add_option("--seq-len", seq_len, "tokens in a sequence [128, or the tokens file's]")->check(CLI::Range(Index{1}, Index{1} << 24));
   app.add_option("--batch", batch, "sequences [1, or the tokens file's]")->check(CLI::Range(Index{1}, Index{1} << 24));
-  app.add_option("--tokens", tokens, "zipf, distinct, or a file of ids, one sequence a line")->capture_default_str();
+  app.add_option("--tokens", tokens, "zipf, distinct, equal, or a file of ids, one sequence a line")->capture_default_str();
   app.add_option("--targets", targets, "what position t is scored against: next, same")
       ->check(CLI::IsMember({"next", "same"}))
       ->capture_default_str();

@@ -11,12 +11,13 @@ namespace {
 
 struct PredictFlags : CommonFlags {
   bool full = false;
+  bool jacobians = false;
 };
 
 int run(const PredictFlags& flags) {
   auto setup = prepare(flags);
   if (!setup) return complain(setup.error());
-  Signal signal = predict(setup->graph, setup->architecture, setup->batch, *setup->scheme);
+  Signal signal = predict(setup->graph, setup->architecture, setup->batch, *setup->scheme, {.jacobians = flags.jacobians});
   signal.tokens = flags.tokens;
   return print(flags.json ? to_json(signal) + "\n" : to_text(signal, flags.full));
 }
@@ -28,6 +29,7 @@ void declare_predict(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<PredictFlags>();
   flags->declare(*verb);
   verb->add_flag("--full", flags->full, "every node and parameter, not only a row a layer");
+  verb->add_flag("--jacobians", flags->jacobians, "also how a change of each layer's stream arrives at the last one");
   verb->footer("Examples:\n  stepzero predict llama-3-8b\n  stepzero predict gpt2 --set layers=48 --scheme xavier-normal --json\n");
   verb->callback([flags, &exit_code] { exit_code = run(*flags); });
 }

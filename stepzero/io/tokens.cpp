@@ -45,6 +45,11 @@ Expected<std::vector<Line>> distinct(Index sequences, Index ids, Index vocab) {
   return lines;
 }
 
+// One id over and over: what attention makes of a sequence that says nothing.
+std::vector<Line> equal(Index sequences, Index ids) {
+  return std::vector<Line>(static_cast<std::size_t>(sequences), Line(static_cast<std::size_t>(ids), 0));
+}
+
 Expected<Line> parse_line(std::string_view text, const std::string& where, Index vocab) {
   Line line;
   for (const char *p = text.data(), *end = p + text.size(); p != end;) {
@@ -73,7 +78,7 @@ Expected<std::vector<Line>> read_lines(const std::string& path, Index vocab) {
   constexpr std::uint64_t limit = std::uint64_t{1} << 30;
   auto text = read_text(path, limit);
   if (!text) {
-    text.error().hint = "--tokens takes zipf, distinct, or a file of token ids";
+    text.error().hint = "--tokens takes zipf, distinct, equal, or a file of token ids";
     return std::unexpected(text.error());
   }
   std::vector<Line> lines;
@@ -104,6 +109,7 @@ Expected<std::vector<Line>> lines_from(const TokenOptions& o) {
   }
   if (o.source == "zipf") return zipf(sequences, length + 1, o.vocab, o.seed);
   if (o.source == "distinct") return distinct(sequences, length + 1, o.vocab);
+  if (o.source == "equal") return equal(sequences, length + 1);
   auto lines = read_lines(o.source, o.vocab);
   if (!lines) return lines;
   const Index have = static_cast<Index>(lines->front().size()) - 1;

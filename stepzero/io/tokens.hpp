@@ -1,5 +1,5 @@
 #pragma once
-// The tokens a pass runs on: drawn (zipf, distinct) or read from a file of whitespace-separated ids, one sequence a line.
+// The tokens a pass runs on: drawn (zipf, distinct, equal) or read from a file of whitespace-separated ids, one sequence a line.
 #include <cstdint>
 #include <string>
 
@@ -11,7 +11,7 @@ namespace stepzero {
 enum class Targets : std::uint8_t { next, same };  // position t is scored against token t + 1, or against itself
 
 struct TokenOptions {
-  std::string source = "zipf";  // zipf, distinct, or a file
+  std::string source = "zipf";  // zipf, distinct, equal, or a file
   Index length = 0;             // 0: the file's, or 128
   Index sequences = 0;          // 0: the file's, or 1
   Targets targets = Targets::next;

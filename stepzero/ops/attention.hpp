@@ -16,7 +16,7 @@
 // Push       L = E[A Kv A']                                                 (10)
 // Pull       Gv = E[A' G A],  Gq = c^2 dk G o E tr(P_t Kv P_s Kk),  P_t = diag(A_t) - A_t A_t'              (11)
 //            Gk = c^2 dk E sum_ts Kq_ts G_ts P_t Kv P_s                     (12)
-//            by series in the score variance where it is small, else from sampled heads: ops/attention_moments.cpp
+//            by series in the score variance where it is small, else from sampled heads: ops/attention_series.cpp, attention_sampler.cpp
 // Assumes    q, k, v Gaussian given their kernels; dy independent of them
 // Derived in docs/derivations/attention.md
 #include <algorithm>
@@ -88,6 +88,7 @@ struct Attention {
     }
     const double rows = static_cast<double>(keep_.rows * heads);
     out.score_variance = deviations / pairs;
+    out.mean_score = mean;
     out.entropy /= rows;
     out.sum_squares /= rows;
     return out;
@@ -95,6 +96,23 @@ struct Attention {
 
   [[nodiscard]] Moment push(const PushDoor& p) const;
   [[nodiscard]] Pulled pull(const PullDoor& p) const;
+
+  // For those who hold one head themselves: a row of scores over a whole sequence (already scaled) to its weights, and the
+  // five kept numbers; `slope`, where a softcap asks for it, receives f'(S).
+  template <class S>
+  void weights(S* row, S* kept_row, Index i, Index length, S* slope) const {
+    const Range see = visible(i, length);
+    clear_outside(row, length, see.begin, see.end);
+    if (slope != nullptr) std::fill_n(slope, length, S(0));
+    softmax_row(row + see.begin, kept_row, i, see, 0, slope != nullptr ? slope + see.begin : nullptr);
+  }
+  // In: weights a, d = dA. Out: d = dS.
+  template <class S>
+  static void through_softmax(const S* a, S* d, const S* slope, Index n) {
+    const S mean = dot_row(a, d, n);
+    for (Index j = 0; j < n; ++j) d[j] = a[j] * (d[j] - mean);           // (7)
+    for (Index j = 0; slope != nullptr && j < n; ++j) d[j] *= slope[j];  // (8)
+  }
 
   struct Range {
     Index begin, end;
@@ -176,13 +194,13 @@ struct Attention {
 
   // Scores to weights, for the visible keys; fills the five kept numbers.
   template <class S>
-  void softmax_row(S* s, S* kept_row, Index i, Range see, Index h) const {
+  void softmax_row(S* s, S* kept_row, Index i, Range see, Index h, S* slope = nullptr) const {
     using std::log;
     const Index n = see.end - see.begin;
     const S mean = row_sum<S>(n, [&](Index j) { return s[j]; }) / S(static_cast<double>(n));
     kept_row[1] = mean;
     kept_row[2] = row_sum<S>(n, [&](Index j) { return (s[j] - mean) * (s[j] - mean); });
-    bend_row(s, static_cast<S*>(nullptr), i, see, h);  // (2)
+    bend_row(s, slope, i, see, h);  // (2)
     const S top = max_row(s, n);
     // entropy = z - sum_j A_j Z_j, from sums of exp(Z - top) and (Z - top) exp(Z - top) while the row is hot
     S total = S(0), moment = S(0);
@@ -247,9 +265,7 @@ struct Attention {
     // z is rounded: dividing by the sum takes its error out of every weight of the row
     const S inverse = S(1) / exp_row(a, z, a, n);
     for (Index j = 0; j < n; ++j) a[j] *= inverse;  // (3)
-    const S mean = dot_row(a, d, n);
-    for (Index j = 0; j < n; ++j) d[j] = a[j] * (d[j] - mean);           // (7)
-    for (Index j = 0; slope != nullptr && j < n; ++j) d[j] *= slope[j];  // (8)
+    through_softmax(a, d, slope, n);
   }
 
   template <class S>

@@ -70,6 +70,12 @@ Moment CrossEntropy::push(const PushDoor& p) const {
     y.mean.push_back(p.batch.targets[t] < 0 ? 0 : (tokens.log_sum[t] - (own ? tokens.own_logit[t] : 0)) / n);  // (4)
   }
   y.K = Kernel::from(p.batch.tokens(), [&](Index t, Index s) { return y.mean[t] * y.mean[s]; });
+  // one draw's loss differs mostly by the logits of the targets
+  for (Index t = 0; t < p.batch.tokens(); ++t) {
+    for (Index s = 0; s < p.batch.tokens(); ++s) {
+      if (p.batch.targets[t] >= 0 && p.batch.targets[t] == p.batch.targets[s]) y.drift += p.x[0]->K(t, s) / (n * n);
+    }
+  }
   return y;
 }
 

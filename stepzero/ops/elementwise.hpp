@@ -43,12 +43,13 @@ struct Elementwise {
   }
 
   [[nodiscard]] Moment push(const PushDoor& p) const {
+    const auto f = [](double x) { return Phi::value(x); };
     if constexpr (std::is_same_v<Phi, Relu>)
-      return push_closed(p, relu_kernel, relu_mean);  // (3)
+      return push_closed(p, f, relu_kernel, relu_mean);  // (3)
     else if constexpr (std::is_same_v<Phi, ReluSquared>)
-      return push_closed(p, relu_squared_kernel, relu_squared_mean);
+      return push_closed(p, f, relu_squared_kernel, relu_squared_mean);
     else
-      return push_function(p, [](double x) { return Phi::value(x); });
+      return push_function(p, f);
   }
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {

@@ -79,6 +79,13 @@ class Correlation {
     return std::clamp(K_(t, s) * inverse_[static_cast<std::size_t>(t)] * inverse_[static_cast<std::size_t>(s)], -1.0, 1.0);
   }
 
+  // sum over s from `start` to before t
+  [[nodiscard]] double row_sum(Index t, Index start) const {
+    double sum = 0;
+    for (Index s = start; s < t; ++s) sum += K_(t, s) * inverse_[static_cast<std::size_t>(s)];
+    return sum * inverse_[static_cast<std::size_t>(t)];
+  }
+
  private:
   const Kernel& K_;
   std::vector<double> inverse_;
@@ -86,15 +93,42 @@ class Correlation {
 
 // E f(u_t) f(u_s) for all pairs, given the table of f
 inline Kernel function_kernel(const Kernel& K, const Matrix& c) {
+  const Index tokens = K.tokens();
   const Correlation correlation(K);
-  return Kernel::from(K.tokens(), [&](Index t, Index s) {
-    const double rho = t == s ? 1 : correlation(t, s);
-    const double* a = c.view().row(t);
-    const double* b = c.view().row(s);
-    double sum = 0;
-    for (Index k = c.cols(); k-- > 0;) sum = sum * rho + a[k] * b[k];
-    return sum;
+  Matrix by_power(c.cols(), tokens);  // so that a row of the result is made by whole rows
+  for (Index t = 0; t < tokens; ++t) {
+    for (Index k = 0; k < c.cols(); ++k) by_power(k, t) = c(t, k);
+  }
+  Index top = c.cols();  // powers above are 0: an even or odd function, or a smooth one
+  const auto nothing = [&](Index k) {
+    return std::ranges::all_of(std::span(by_power.view().row(k), static_cast<std::size_t>(tokens)), [](double x) { return x == 0; });
+  };
+  while (top > 1 && nothing(top - 1)) --top;
+  return Kernel::from_rows(tokens, [&](Index t, double* row) {
+    std::vector<double> rho(static_cast<std::size_t>(tokens));
+    for (Index s = 0; s < tokens; ++s) rho[static_cast<std::size_t>(s)] = correlation(std::max(t, s), std::min(t, s));
+    rho[static_cast<std::size_t>(t)] = 1;
+    std::fill_n(row, tokens, 0.0);
+    for (Index k = top; k-- > 0;) {
+      const double a = c(t, k);
+      const double* b = by_power.view().row(k);
+      for (Index s = 0; s < tokens; ++s) row[s] = row[s] * rho[static_cast<std::size_t>(s)] + a * b[s];
+    }
   });
+}
+
+// What f makes of the spread of the mean square, at the mean standard deviation.
+template <class F>
+void carry_spread(const Moment& x, const F& f, Moment& y) {
+  const double std = std::sqrt(std::max(x.K.trace() / static_cast<double>(x.K.tokens()), 0.0));
+  const double square = expect([&](double u) { return f(u) * f(u); }, std);
+  if (!(square > 0)) return;
+  const double fourth = expect([&](double u) { return f(u) * f(u) * f(u) * f(u); }, std);
+  const double near = expect([&](double u) { return f(u) * f(u); }, 1.01 * std);
+  const double slope = std::log(near / square) / (2 * std::log(1.01));  // d ln E f^2 / d ln E x^2
+  y.drift = slope * slope * x.drift;
+  y.token_drift = slope * slope * x.token_drift;
+  y.sampling = fourth / (square * square) - 1;
 }
 
 template <class F>
@@ -105,6 +139,7 @@ Moment push_function(const PushDoor& p, const F& f) {
   y.K = function_kernel(x.K, c);
   for (Index t = 0; t < p.batch.tokens(); ++t) y.mean.push_back(c(t, 0));  // h_0 = 1
   y.noise = x.noise;
+  carry_spread(x, f, y);
   return y;
 }
 
@@ -132,13 +167,15 @@ inline double relu_squared_kernel(double a, double b, double c) {
 inline double relu_mean(double variance) { return std::sqrt(variance / (2 * std::numbers::pi)); }
 inline double relu_squared_mean(double variance) { return variance / 2; }
 
-inline Moment push_closed(const PushDoor& p, double (*kernel)(double, double, double), double (*mean)(double)) {
+template <class F>
+Moment push_closed(const PushDoor& p, const F& f, double (*kernel)(double, double, double), double (*mean)(double)) {
   const Kernel& K = p.x[0]->K;
   Moment y;
   y.K = Kernel::from(K.tokens(), [&](Index t, Index s) { return kernel(K(t, t), K(s, s), K(t, s)); });
   y.mean.resize(static_cast<std::size_t>(K.tokens()));
   for (Index t = 0; t < K.tokens(); ++t) y.mean[static_cast<std::size_t>(t)] = mean(K(t, t));
   y.noise = p.x[0]->noise;
+  carry_spread(*p.x[0], f, y);
   return y;
 }
 

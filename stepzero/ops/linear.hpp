@@ -49,6 +49,8 @@ inline Moment push_linear(const PushDoor& p, double gain, double n, Law b, Index
   y.K = p.x[0]->K.scaled(gain).shifted(b.second_moment());  // (5)
   if (b.mean != 0) y.mean.assign(static_cast<std::size_t>(p.batch.tokens()), b.mean);
   y.noise = p.x[0]->noise + 1 / static_cast<double>(out);
+  y.drift = p.x[0]->level();
+  y.token_drift = p.x[0]->token_drift + p.x[0]->own_sampling();
   if (p.theta[0].token_table && !p.x[0]->own.empty()) {
     y.own = p.x[0]->own;
     for (double& a : y.own) a *= n * p.theta[0].second_moment();
@@ -109,6 +111,8 @@ struct Linear {
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
     const double n = static_cast<double>(in);
     Pulled up{{{.G = p.dy.G.scaled(n * p.theta[0].second_moment())}}, {n * frobenius(p.x[0]->K, p.dy.G) * p.dy.weight_gain}};  // (6) (7)
+    up.dx[0].level = 2 * p.dy.G.sameness() / n;
+    up.dx[0].noise = 1 / n;
     if (!p.dy.radial.empty()) add_radial(p.x[0]->K, n, p.dy.radial, up.dx[0]);
     if (bias) up.dtheta.push_back(p.dy.G.sum());  // (7)
     return up;

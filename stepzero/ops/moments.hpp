@@ -5,6 +5,7 @@
 //     up     G[t,s] = E <d_t, d_s>           summed over channels, d = dLoss/dx
 //
 // over the draw of the parameters, for the tokens that are really there.
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
@@ -21,7 +22,8 @@ enum class Grade : std::uint8_t { exact, large_width, approximate, sampled };
 const char* to_string(Grade grade);
 
 struct AttentionSummary {
-  double score_variance = 0;
+  double score_variance = 0;  // over all heads, queries and visible keys
+  double mean_score = 0;
   double entropy = 0;
   double sum_squares = 0;
 };
@@ -33,13 +35,22 @@ struct Moment {
   std::vector<double>
       own;           // how much of the token's own embedding is in x_t; empty: none. At the logits: the mean logit of the token's own id
   double noise = 0;  // one draw's kernel differs from K like a sample covariance of 1/noise channels
-  Index width = 0;   // channels
+  // How one draw's mean square varies: `drift` is the variance of its logarithm before the wire's own channels are drawn,
+  // `sampling` that of x^2 / E[x^2] in one of them (2: Gaussian; 0: a norm fixes it).
+  double drift = 0;
+  double token_drift = 0;  // the same of a single token, which attention makes larger than that of their mean
+  double sampling = 2;
+  Index width = 0;  // channels; the walk fills it in
   // what happened to the heads since the projection, for an attention that samples them
   std::optional<Kernel> before_heads;  // kernel before a norm of heads or a rotation
   bool unit_heads = false;             // each head was put on a sphere
   const Rotary* rotary = nullptr;
   std::optional<AttentionSummary> attention;
+  AttentionSummary attention_spread;  // standard deviation of the same in one draw
 
+  // variance over draws of the logarithm of the mean square
+  [[nodiscard]] double level() const { return drift + (width > 0 ? sampling * K.sameness() / static_cast<double>(width) : 0); }
+  [[nodiscard]] double own_sampling() const { return width > 0 ? sampling / static_cast<double>(width) : 0; }
   [[nodiscard]] double mean_at(Index t) const { return mean.empty() ? 0 : mean[static_cast<std::size_t>(t)]; }
   [[nodiscard]] double own_at(Index t) const { return own.empty() ? 0 : own[static_cast<std::size_t>(t)]; }
 };
@@ -50,6 +61,8 @@ struct Adjoint {
   std::optional<Kernel> before_rotary = std::nullopt;  // of the same heads before they turned, where an attention knows it exactly
   std::vector<double> radial =
       {};                  // E<d_t, x_t>: what the gradient has along the token itself; empty: 0. Products keep it, norms absorb it
+  double level = 0;        // variance over draws of ln trace(G). A pull sets what it adds; the walk carries the rest
+  double noise = 0;        // like Moment::noise, likewise carried by the walk
   double weight_gain = 1;  // E<K, G> over draws, in units of the product of the means: the weight's gradient feels their covariance
 };
 
@@ -61,10 +74,17 @@ struct Law {
   [[nodiscard]] double second_moment() const { return mean * mean + variance; }
 };
 
+// For rules that draw: a stream of the node's own, and how many floating-point operations it may spend.
+struct Draws {
+  std::uint64_t place = 0;
+  double effort = 1e10;
+};
+
 struct PushDoor {
   const Batch& batch;
   std::span<const Moment* const> x;
   std::span<const Law> theta;
+  Draws draws = {};
 };
 
 struct PullDoor {
@@ -73,6 +93,7 @@ struct PullDoor {
   std::span<const Law> theta;
   const Moment& y;
   const Adjoint& dy;
+  Draws draws = {};
 };
 
 struct Pulled {

@@ -52,6 +52,11 @@ struct Multiply {
     });
     y.mean.resize(static_cast<std::size_t>(tokens));
     for (Index t = 0; t < tokens; ++t) y.mean[static_cast<std::size_t>(t)] = a.mean_at(t) * b.mean_at(t);
+    const double together = std::sqrt(a.drift) + std::sqrt(b.drift);
+    y.drift = together * together;
+    const double at_token = std::sqrt(a.token_drift) + std::sqrt(b.token_drift);
+    y.token_drift = at_token * at_token;
+    y.sampling = (1 + a.sampling) * (1 + b.sampling) - 1;
     y.noise = std::max(a.noise, b.noise) + 1 / static_cast<double>(width);
     return y;
   }

@@ -83,6 +83,7 @@ struct Norm {
       y.own[t] = g1 * x.own_at(t) * r[t];
     }
     y.noise = x.noise;
+    y.sampling = 0;
     if (groups > 1) {
       y.before_heads = x.before_heads.value_or(x.K);
       y.unit_heads = true;
@@ -100,10 +101,12 @@ struct Norm {
     const Kernel G = Kernel::from(tokens, [&](Index t, Index s) {
       const double k = centred_entry(x, t, s) * r[t] * r[s];  // c_t c_s rho^2 = k^2
       const double lost = centred_entry(x, t, t) * r[t] * r[t] + centred_entry(x, s, s) * r[s] * r[s] - k * k + (centred ? 1 : 0);
-      const double jensen = 1 + (3 + k * k) * x.noise / 2;                           // 1/|x| of one draw is larger than 1/|x| of the mean
-      return g * p.dy.G(t, s) * r[t] * r[s] * (1 - std::min(lost, d) / d) * jensen;  // (9)
+      // 1/|x| of one draw is larger than 1/|x| of the mean: E (u_t u_s)^(-1/2) for u = |x|^2 / E|x|^2
+      const double together = t == s ? x.token_drift : x.drift;
+      const double jensen = 1 + (3 * x.token_drift + together) / 4 + x.sampling / d * (3 + k * k) / 4;
+      return g * (p.dy.G(t, s) - along(p, t, s)) * r[t] * r[s] * (1 - std::min(lost, d) / d) * jensen;  // (9)
     });
-    up.dx.push_back({.G = G, .weight_gain = p.dy.weight_gain});
+    up.dx.push_back({.G = G, .level = x.level(), .weight_gain = p.dy.weight_gain});
     double dg = 0;
     for (Index t = 0; t < tokens; ++t) {
       for (Index s = 0; s < tokens; ++s) dg += p.dy.G(t, s) * centred_entry(x, t, s) * r[t] * r[s];  // (10)
@@ -121,6 +124,13 @@ struct Norm {
   [[nodiscard]] double centred_entry(const Moment& x, Index t, Index s) const {
     if (!centred) return x.K(t, s);
     return (x.K(t, s) - x.mean_at(t) * x.mean_at(s)) * (1 - 1 / static_cast<double>(width));  // (7)
+  }
+  // what the gradients' parts along their own tokens add to G: the norm absorbs it
+  [[nodiscard]] double along(const PullDoor& p, Index t, Index s) const {
+    const Kernel& K = p.y.K;
+    const double size = static_cast<double>(channels()) * K(t, t) * K(s, s);
+    if (p.dy.radial.empty() || !(size > 0)) return 0;
+    return p.dy.radial[static_cast<std::size_t>(t)] * p.dy.radial[static_cast<std::size_t>(s)] * K(t, s) / size;
   }
   [[nodiscard]] std::vector<double> inverse_size(const Moment& x, Index tokens) const {
     std::vector<double> r(static_cast<std::size_t>(tokens));

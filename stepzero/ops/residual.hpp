@@ -58,11 +58,16 @@ struct Residual {
       y.mean[static_cast<std::size_t>(t)] = skip_scale * x.mean_at(t) + branch_scale * f.mean_at(t);
       y.own[static_cast<std::size_t>(t)] = skip_scale * x.own_at(t) + branch_scale * f.own_at(t);
     }
-    // (K + F)^2 noise = K^2 noise_x + F^2 noise_f + 2 K F / n: sampling noises add, and so does the product of the two
+    // the branch is made of the stream: what the stream's kernel is off by, the branch's is too. What the branch adds of its
+    // own and the product of the two are fresh: (K + F)^2 noise = (K + F)^2 noise_x + F^2 (noise_f - noise_x) + 2 K F / n
     const double k = a * spread(x.K);
     const double g = b * spread(f.K);
     const double total = (k + g) * (k + g);
-    y.noise = total > 0 ? (k * k * x.noise + g * g * f.noise + 2 * k * g / static_cast<double>(width)) / total : x.noise;
+    const double fresh = g * g * std::max(f.noise - x.noise, 0.0) + 2 * k * g / static_cast<double>(width);
+    y.noise = x.noise + (total > 0 ? fresh / total : 0);
+    const double share = a * x.K.trace() / std::max(y.K.trace(), 1e-300);
+    y.drift = share * share * x.drift + (1 - share) * (1 - share) * f.drift;
+    y.token_drift = share * share * x.token_drift + (1 - share) * (1 - share) * f.token_drift;
     return y;
   }
 

@@ -9,6 +9,8 @@
 // Assumes    channels of a head alike; the attention that samples heads turns them itself
 // Derived in docs/derivations/rotary.md
 #include <cmath>
+#include <memory>
+#include <mutex>
 
 #include "stepzero/ops/op.hpp"
 
@@ -57,12 +59,21 @@ struct Rotary {
     return {{{.G = G, .weight_gain = p.dy.weight_gain}}, {}};
   }
 
+  // y = x turned by direction * position
+  template <class S>
+  void turn(const Batch& batch, View<const S> x, const Into<S>& y, double direction) const {
+    const std::shared_ptr<const Tensor<double>> table = angles(batch.length);
+    parallel_ranges(x.rows, row_grain(channels()), [&](Index t0, Index t1) {
+      for (Index t = t0; t < t1; ++t) turn_token(x, y, t, table->view().row(batch.position(t)), direction);
+    });
+  }
+
  private:
   [[nodiscard]] Kernel turned_kernel(const Batch& batch, const Kernel& K) const {
+    const std::shared_ptr<const Tensor<double>> table = angles(batch.length);
     std::vector<double> r(static_cast<std::size_t>(batch.length), static_cast<double>(head_dim - turned));
-    for (Index i = 0; i < turned / 2; ++i) {
-      const double w = frequency(i);
-      for (Index d = 0; d < batch.length; ++d) r[static_cast<std::size_t>(d)] += 2 * std::cos(static_cast<double>(d) * w);
+    for (Index d = 0; d < batch.length; ++d) {
+      for (Index i = 0; i < turned / 2; ++i) r[static_cast<std::size_t>(d)] += 2 * (*table)(d, i);
     }
     return Kernel::from(K.tokens(), [&](Index t, Index s) {
       const Index distance = std::abs(batch.position(t) - batch.position(s));
@@ -70,33 +81,39 @@ struct Rotary {
     });
   }
 
-  template <class S>
-  void turn(const Batch& batch, View<const S> x, const Into<S>& y, double direction) const {
-    const Index half = turned / 2;
-    Tensor<double> table(batch.length, 2 * half);  // cos, sin for each position
-    for (Index i = 0; i < half; ++i) {
-      const double w = frequency(i);
-      for (Index pos = 0; pos < batch.length; ++pos) {
-        const double angle = static_cast<double>(pos) * w;
-        table(pos, 2 * i) = std::cos(angle);
-        table(pos, 2 * i + 1) = direction * std::sin(angle);
+  // cos of each pair, then sin, at each position. The last table made is kept: all layers of a model ask for the same one.
+  [[nodiscard]] std::shared_ptr<const Tensor<double>> angles(Index length) const {
+    std::vector<double> w;
+    for (Index i = 0; i < turned / 2; ++i) w.push_back(frequency(i));
+    static std::mutex mutex;
+    static std::vector<double> last;
+    static std::shared_ptr<const Tensor<double>> kept;
+    const std::lock_guard lock(mutex);
+    if (kept != nullptr && last == w && kept->rows() >= length) return kept;
+    Tensor<double> table(length, turned);
+    for (Index i = 0; i < turned / 2; ++i) {
+      for (Index pos = 0; pos < length; ++pos) {
+        const double angle = static_cast<double>(pos) * w[static_cast<std::size_t>(i)];
+        table(pos, i) = std::cos(angle);
+        table(pos, turned / 2 + i) = std::sin(angle);
       }
     }
-    parallel_ranges(x.rows, row_grain(channels()), [&](Index t0, Index t1) {
-      for (Index t = t0; t < t1; ++t) turn_token(x, y, t, table.view().row(batch.position(t)));
-    });
+    last = std::move(w);
+    return kept = std::make_shared<const Tensor<double>>(std::move(table));
   }
 
   template <class S>
-  void turn_token(View<const S> x, const Into<S>& y, Index t, const double* table) const {
+  void turn_token(View<const S> x, const Into<S>& y, Index t, const double* table, double direction) const {
     const Index half = turned / 2;
+    const Index step = interleaved ? 2 : 1;
+    const Index other = interleaved ? 1 : half;
     for (Index h = 0; h < heads; ++h) {
       const Index start = h * head_dim;
       for (Index i = 0; i < half; ++i) {
-        const Index a = start + (interleaved ? 2 * i : i);
-        const Index b = start + (interleaved ? 2 * i + 1 : i + half);
-        const S cos = S(table[2 * i]);
-        const S sin = S(table[2 * i + 1]);
+        const Index a = start + step * i;
+        const Index b = a + other;
+        const S cos = S(table[i]);
+        const S sin = S(direction * table[half + i]);
         store(y, t, a, cos * x(t, a) - sin * x(t, b));
         store(y, t, b, sin * x(t, a) + cos * x(t, b));
       }

@@ -41,10 +41,12 @@ std::vector<Comparison> compare(const Signal& joined) {
     const double difference = row.predicted - row.measured;
     if (what == "mean")
       row.error = difference / std::max(rms[row.where], 1e-300);
-    else if (what.ends_with("cosine") || what == "entropy" || what == "loss")
+    else if (what.ends_with("cosine") || what == "entropy" || what == "loss" || row.where == "growth")
       row.error = difference;
     else
       row.error = row.measured == 0 && difference == 0 ? 0 : difference / std::abs(row.measured);
+    // a single measured draw is judged by the spread that draws have
+    if (row.standard_error == 0 && v.spread) row.standard_error = *v.spread / std::sqrt(static_cast<double>(std::max(joined.seeds, 1)));
     row.z = row.standard_error > 0 ? difference / row.standard_error : 0;
     // a gradient that is 0 in theory is rounding noise in practice: nothing to compare
     if (row.predicted == 0 && std::abs(row.measured) < 1e-6) return;

@@ -15,6 +15,7 @@ Json number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
 Json json(const Value& value) {
   Json out = Json::object();
   if (value.predicted) out["predicted"] = number(*value.predicted);
+  if (value.spread) out["spread"] = number(*value.spread);
   if (value.measured) {
     out["measured"] = number(*value.measured);
     out["stderr"] = value.standard_error ? number(*value.standard_error) : Json(nullptr);
@@ -65,6 +66,8 @@ Json json(const ParameterSignal& p) {
   return {{"name", p.name}, {"shape", p.shape}, {"std", json(p.std)}, {"gradient_norm", json(p.gradient_norm)}};
 }
 
+Json json(const JacobianSignal& j) { return {{"from", j.from}, {"to", j.to}, {"square", json(j.square)}}; }
+
 template <class List>
 Json json_list(const List& list) {
   Json out = Json::array();
@@ -75,18 +78,20 @@ Json json_list(const List& list) {
 }  // namespace
 
 std::string to_json(const Signal& s) {
-  const Json out = {{"schema", "stepzero.signal/1"},
-                    {"model", json(s.architecture, s.parameter_count)},
-                    {"scheme", s.scheme},
-                    {"input", {{"batch", s.batch}, {"seq_len", s.seq_len}, {"tokens", s.tokens}}},
-                    {"seed", s.seed},
-                    {"seeds", s.seeds},
-                    {"weightless", s.weightless},
-                    {"loss", json(s.loss)},
-                    {"gradient_norm", json(s.gradient_norm)},
-                    {"nodes", json_list(s.nodes)},
-                    {"attention", json_list(s.attention)},
-                    {"parameters", json_list(s.parameters)}};
+  Json out = {{"schema", "stepzero.signal/1"},
+              {"model", json(s.architecture, s.parameter_count)},
+              {"scheme", s.scheme},
+              {"input", {{"batch", s.batch}, {"seq_len", s.seq_len}, {"tokens", s.tokens}}},
+              {"seed", s.seed},
+              {"seeds", s.seeds},
+              {"weightless", s.weightless},
+              {"loss", json(s.loss)},
+              {"gradient_norm", json(s.gradient_norm)},
+              {"growth", {{"forward", json(s.growth.forward)}, {"angle", json(s.growth.angle)}, {"gradient", json(s.growth.gradient)}}},
+              {"nodes", json_list(s.nodes)},
+              {"attention", json_list(s.attention)},
+              {"parameters", json_list(s.parameters)}};
+  if (!s.jacobians.empty()) out["jacobians"] = json_list(s.jacobians);
   return out.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -11,6 +11,7 @@ namespace stepzero {
 
 struct Value {
   std::optional<double> predicted;
+  std::optional<double> spread;  // of predicted: standard deviation that single draws of the weights would show
   std::optional<double> measured;
   std::optional<double> standard_error;  // of measured; absent with a single seed
 };
@@ -41,6 +42,18 @@ struct ParameterSignal {
   Value std, gradient_norm;
 };
 
+// Slopes over the depth, per layer: of ln E[x^2] of the stream, of ln of the angle between its tokens (negative: they align),
+// and of ln of its gradient's norm, towards the input (positive: it grows on its way up).
+struct Growth {
+  Value forward, angle, gradient;
+};
+
+// E |d to / d from|^2 for a number of `to`, summed over `from`: 1 where a change passes as it is.
+struct JacobianSignal {
+  std::string from, to;
+  Value square;
+};
+
 struct Signal {
   Architecture architecture;
   Index parameter_count = 0;
@@ -52,16 +65,24 @@ struct Signal {
   int seeds = 0;
   bool weightless = false;  // sampled without making the weights
   Value loss, gradient_norm;
+  Growth growth;
   std::vector<NodeSignal> nodes;
   std::vector<AttentionSignal> attention;
   std::vector<ParameterSignal> parameters;
+  std::vector<JacobianSignal> jacobians;
 };
+
+// The growth of the nodes' predicted or measured values.
+void fill_growth(Signal& signal, std::optional<double> Value::* which);
 
 // Visits every Value in a fixed order: f(value, average, where).
 template <class S, class F>
 void for_each_value(S& signal, const F& f) {
   f(signal.loss, Average::mean, "loss", "loss");
   f(signal.gradient_norm, Average::root_mean_square, "gradient", "norm");
+  f(signal.growth.forward, Average::mean, "growth", "of the signal");
+  f(signal.growth.angle, Average::mean, "growth", "of the angle");
+  f(signal.growth.gradient, Average::mean, "growth", "of the gradient");
   for (auto& n : signal.nodes) {
     f(n.forward.second_moment, Average::mean, n.name, "second moment");
     f(n.forward.variance, Average::mean, n.name, "variance");

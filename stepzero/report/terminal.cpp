@@ -25,16 +25,16 @@ std::string number(double x) {
 std::string number(const Value& v) { return v.measured ? number(*v.measured) : v.predicted ? number(*v.predicted) : "-"; }
 
 std::string with_error(const Value& v) {
-  if (!v.measured || !v.standard_error) return number(v);
-  return fmt::format("{} +- {:.1e}", number(v), *v.standard_error);
+  const auto error = v.measured ? v.standard_error : v.spread;
+  return error ? fmt::format("{} +- {:.1e}", number(v), *error) : number(v);
 }
 
 std::string header(const Signal& s) {
   const Architecture& a = s.architecture;
   std::string out = fmt::format("{}  {} parameters, {} layers, width {}, {} heads\n", show(a.name), with_commas(s.parameter_count),
                                 a.layers, a.width, a.heads);
-  const std::string how =
-      s.seeds == 0 ? "predicted" : fmt::format("{} from seed {}", s.seeds == 1 ? "1 draw" : fmt::format("{} draws", s.seeds), s.seed);
+  const std::string how = s.seeds == 0 ? "predicted (+- is how far one draw is off)"
+                                       : fmt::format("{} from seed {}", s.seeds == 1 ? "1 draw" : fmt::format("{} draws", s.seeds), s.seed);
   out += fmt::format("scheme {}, tokens {} {} x {}, {}\n\n", show(s.scheme), show(s.tokens), s.batch, s.seq_len,
                      how + (s.weightless ? ", weightless" : ""));
   return out;
@@ -71,6 +71,10 @@ std::string totals(const Signal& s) {
   std::string out =
       fmt::format("\nloss           {}   (a uniform guess: ln {} = {:.4g})\n", with_error(s.loss), s.architecture.vocab, uniform);
   out += fmt::format("gradient norm  {}\n", with_error(s.gradient_norm));
+  out += fmt::format("growth a layer signal e^{}, angle between tokens e^{}, gradient towards the input e^{}\n", number(s.growth.forward),
+                     number(s.growth.angle), number(s.growth.gradient));
+  for (const JacobianSignal& j : s.jacobians)
+    out += fmt::format("jacobian       {} to {}: {}\n", show(j.from), show(j.to), with_error(j.square));
   auto largest = s.parameters;
   const auto size = [](const ParameterSignal& p) {
     const double norm = p.gradient_norm.measured.value_or(p.gradient_norm.predicted.value_or(0));

@@ -91,6 +91,7 @@ void measure_pass(Pass<S>& pass, const Graph& graph, const Batch& batch, Signal&
   signal.loss.measured = pass.forward(observer);
   pass.backward(observer);
   signal.gradient_norm.measured = std::sqrt(total);
+  fill_growth(signal, &Value::measured);
 }
 
 template void measure_pass(Pass<float>&, const Graph&, const Batch&, Signal&, const std::function<void()>&);
@@ -200,6 +201,7 @@ Expected<Signal> measure(const Graph& graph, const Architecture& a, const Batch&
       if (options.progress) options.progress(static_cast<double>(ticks) / static_cast<double>(steps), s);
     });
     ensemble.add(signal);
+    if (options.enough && options.enough(ensemble)) break;
   }
   return ensemble.result();
 }

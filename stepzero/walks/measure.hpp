@@ -21,6 +21,7 @@ class Ensemble {
  public:
   void add(const Signal& signal);
   [[nodiscard]] Signal result() const;
+  [[nodiscard]] int count() const { return count_; }
 
  private:
   struct Running {
@@ -45,6 +46,7 @@ struct MeasureOptions {
   bool weightless = false;         // with a scheme: sample the pass without making the weights
   std::uint64_t seed = 0;
   int seeds = 1;
+  std::function<bool(const Ensemble&)> enough;  // asked after every draw: true ends the run before `seeds`
   std::function<void(double fraction, int seed)> progress;
   std::function<void(const std::string&)> warn;
 };

@@ -1,5 +1,6 @@
 #include "stepzero/walks/predict.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "stepzero/ops/function_kernel.hpp"
@@ -18,10 +19,17 @@ double token_cosine(const Kernel& K, const Batch& batch) {
   for (Index b = 0; b < batch.sequences; ++b) {
     const Index start = b * batch.length;
     for (Index t = start; t < start + batch.length; ++t) {
-      for (Index s = start; s < t; ++s) total += 2 * correlation(t, s);
+      total += 2 * correlation.row_sum(t, start);
     }
   }
   return total / static_cast<double>(batch.sequences * batch.length * (batch.length - 1));
+}
+
+// Spread of the mean cosine over draws of `noise` = 1 / channels: tokens that share a direction of size rho and differ in the rest.
+double cosine_spread(double rho, double noise, Index length) {
+  const double t = static_cast<double>(length);
+  const double apart = std::max(1 - rho, 0.0), shared = std::clamp(rho, 0.0, 1.0);
+  return std::sqrt(noise * (2 * shared * shared * apart * apart + 4 * shared * apart * apart / t + 2 * apart * apart / (t * t)));
 }
 
 class Walk {
@@ -32,24 +40,38 @@ class Walk {
         signal_(describe(graph, a, batch)),
         moments_(graph.nodes.size()),
         adjoints_(graph.nodes.size()),
-        squares_(graph.params.size(), 0.0) {
+        last_use_(graph.nodes.size(), 0),
+        squares_(graph.params.size(), 0.0),
+        deviations_(graph.params.size(), 0.0) {
     signal_.scheme = scheme.name;
     for (std::size_t i = 0; i < graph.params.size(); ++i) {
       const Distribution d = scheme.assign(a, graph.params[i]);
       laws_.push_back(law_of(d, graph.params[i].role == Role::token_embedding));
       signal_.parameters[i].std.predicted = d.std();
+      signal_.parameters[i].std.spread = d.std() / std::sqrt(2 * static_cast<double>(graph.params[i].size()));
+    }
+    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+      for (const int wire : graph.nodes[i].inputs) last_use_[static_cast<std::size_t>(wire)] = i;
     }
   }
 
-  Signal run() {
+  Signal run(const PredictOptions& options) {
     down();
-    up();
-    double total = 0;
+    const std::size_t last = graph_.nodes.size() - 1;
+    if (options.jacobians) jacobians();
+    up(last, Kernel::from(batch_.tokens(), [](Index, Index) { return 1.0; }),
+       [&](std::size_t i) { record(signal_.nodes[i], adjoints_[i], channels_of(graph_.nodes[i].op)); });
+    double total = 0, deviation = 0;
     for (std::size_t i = 0; i < squares_.size(); ++i) {
-      signal_.parameters[i].gradient_norm.predicted = std::sqrt(squares_[i]);
+      Value& norm = signal_.parameters[i].gradient_norm;
+      norm.predicted = std::sqrt(squares_[i]);
+      norm.spread = squares_[i] > 0 ? deviations_[i] / (2 * *norm.predicted) : 0;
       total += squares_[i];
+      deviation += deviations_[i];
     }
     signal_.gradient_norm.predicted = std::sqrt(total);
+    if (total > 0) signal_.gradient_norm.spread = deviation / (2 * std::sqrt(total));
+    fill_growth(signal_, &Value::predicted);
     return std::move(signal_);
   }
 
@@ -64,69 +86,157 @@ class Walk {
     for (const ParamUse& use : node.params) list.push_back(laws_[static_cast<std::size_t>(use.param)]);
     return list;
   }
+  [[nodiscard]] Draws draws(std::size_t node) const {
+    constexpr double all = 6e10;  // a second or so on two cores
+    return {node, all / static_cast<double>(std::max<std::size_t>(1, signal_.attention.size()))};
+  }
+
+  void push(std::size_t i) {
+    const Node& node = graph_.nodes[i];
+    const auto x = inputs_of(node);
+    const auto theta = laws_of(node);
+    moments_[i] = std::visit([&](const auto& op) { return op.push({batch_, x, theta, draws(i)}); }, node.op);
+    moments_[i].width = channels_of(node.op);
+  }
+
+  // Memory holds the streams and what attentions mixed; everything else is made again on the way up.
+  [[nodiscard]] bool kept(std::size_t i) const {
+    const Node& node = graph_.nodes[i];
+    return node.inputs.empty() || std::holds_alternative<Residual>(node.op) || std::holds_alternative<Attention>(node.op);
+  }
+  void restore(std::size_t i) {
+    if (!moments_[i].K.empty()) return;
+    for (const int wire : graph_.nodes[i].inputs) restore(static_cast<std::size_t>(wire));
+    push(i);
+  }
 
   void down() {
     std::size_t attention = 0;
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
-      const Node& node = graph_.nodes[i];
-      const auto x = inputs_of(node);
-      const auto theta = laws_of(node);
-      moments_[i] = std::visit([&](const auto& op) { return op.push({batch_, x, theta}); }, node.op);
+      push(i);
       const Moment& m = moments_[i];
       if (i + 1 == graph_.nodes.size()) {
         double loss = 0;
         for (const double share : m.mean) loss += share;
-        signal_.loss.predicted = loss;
-        continue;
+        signal_.loss = {.predicted = loss, .spread = std::sqrt(m.drift), .measured = {}, .standard_error = {}};
+      } else {
+        record(i);
+        signal_.nodes[i].grade = to_string(std::visit([](const auto& op) { return op.grade; }, graph_.nodes[i].op));
+        if (m.attention) record(signal_.attention[attention++], m);
       }
-      NodeSignal& to = signal_.nodes[i];
-      to.grade = to_string(std::visit([](const auto& op) { return op.grade; }, node.op));
-      double mean = 0;
-      for (const double x_t : m.mean) mean += x_t / static_cast<double>(batch_.tokens());
-      const double square = m.K.trace() / static_cast<double>(batch_.tokens());
-      to.forward.second_moment.predicted = square;
-      to.forward.mean.predicted = mean;
-      to.forward.variance.predicted = square - mean * mean;
-      if (batch_.length > 1) to.forward.token_cosine.predicted = token_cosine(m.K, batch_);
-      if (m.attention) {
-        AttentionSignal& a = signal_.attention[attention++];
-        a.score_variance.predicted = m.attention->score_variance;
-        a.entropy.predicted = m.attention->entropy;
-        a.sum_squares.predicted = m.attention->sum_squares;
+      for (const int wire : graph_.nodes[i].inputs) {
+        const auto w = static_cast<std::size_t>(wire);
+        if (last_use_[w] == i && !kept(w)) moments_[w] = {};
       }
     }
   }
 
-  void up() {
-    const std::size_t last = graph_.nodes.size() - 1;
-    adjoints_[last].G = Kernel::from(batch_.tokens(), [](Index, Index) { return 1.0; });
+  static void set(Value& to, double predicted, double spread) {
+    to.predicted = predicted;
+    to.spread = spread;
+  }
+
+  static void record(AttentionSignal& to, const Moment& m) {
+    set(to.score_variance, m.attention->score_variance, m.attention_spread.score_variance);
+    set(to.entropy, m.attention->entropy, m.attention_spread.entropy);
+    set(to.sum_squares, m.attention->sum_squares, m.attention_spread.sum_squares);
+  }
+
+  void record(std::size_t i) {
+    NodeSignal& to = signal_.nodes[i];
+    const Moment& m = moments_[i];
+    const double tokens = static_cast<double>(batch_.tokens());
+    double mean = 0;
+    for (const double x_t : m.mean) mean += x_t / tokens;
+    const double square = m.K.trace() / tokens;
+    const double spread = square * std::sqrt(m.level());
+    set(to.forward.second_moment, square, spread);
+    set(to.forward.mean, mean, std::sqrt(std::max(m.K.sum() / (tokens * tokens) - mean * mean, 0.0) / static_cast<double>(m.width)));
+    set(to.forward.variance, square - mean * mean, spread);
+    if (batch_.length == 1) return;
+    const auto& inputs = graph_.nodes[i].inputs;
+    const auto before = inputs.empty() ? i : static_cast<std::size_t>(inputs[0]);
+    const bool same = before != i && m.K.same_up_to_scale(moments_[before].K);  // a product with a matrix
+    const double cosine = same ? *signal_.nodes[before].forward.token_cosine.predicted : token_cosine(m.K, batch_);
+    set(to.forward.token_cosine, cosine, cosine_spread(cosine, m.noise, batch_.length));
+  }
+
+  // From node `last` on; see(i) when all of node i's gradient is there.
+  template <class See>
+  void up(std::size_t last, const Kernel& start, const See& see) {
+    adjoints_[last].G = start;
     for (std::size_t i = last + 1; i-- > 0;) {
       if (adjoints_[i].G.empty()) continue;
       const Node& node = graph_.nodes[i];
-      if (i < last) record(signal_.nodes[i], adjoints_[i], channels_of(node.op));
-      const auto x = inputs_of(node);
-      const auto theta = laws_of(node);
-      const PullDoor door{batch_, x, theta, moments_[i], adjoints_[i]};
-      const Pulled pulled = std::visit([&](const auto& op) { return op.pull(door); }, node.op);
-      for (std::size_t k = 0; k < node.inputs.size(); ++k) add(adjoints_[static_cast<std::size_t>(node.inputs[k])], pulled.dx[k]);
-      for (std::size_t k = 0; k < node.params.size(); ++k) squares_[static_cast<std::size_t>(node.params[k].param)] += pulled.dtheta[k];
+      if (i + 1 < graph_.nodes.size()) see(i);
+      restore(i);
+      for (const int wire : node.inputs) restore(static_cast<std::size_t>(wire));
+      pull(i);
       adjoints_[i] = {};
-      moments_[i] = {};
+      if (!kept(i)) moments_[i] = {};
     }
   }
 
+  void pull(std::size_t i) {
+    const Node& node = graph_.nodes[i];
+    const auto x = inputs_of(node);
+    const auto theta = laws_of(node);
+    const PullDoor door{batch_, x, theta, moments_[i], adjoints_[i], draws(i)};
+    Pulled pulled = std::visit([&](const auto& op) { return op.pull(door); }, node.op);
+    double level = adjoints_[i].level;
+    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+      pulled.dx[k].level += level;
+      pulled.dx[k].noise += adjoints_[i].noise;
+      add(adjoints_[static_cast<std::size_t>(node.inputs[k])], pulled.dx[k]);
+    }
+    for (const Moment* m : x) level += m->level();
+    for (std::size_t k = 0; k < node.params.size(); ++k) {
+      const auto param = static_cast<std::size_t>(node.params[k].param);
+      const double squares = std::max(pulled.dtheta[k], 0.0);  // a gradient that is 0 (the bias of k) is so up to rounding
+      squares_[param] += squares;
+      deviations_[param] += squares * std::sqrt(level);
+    }
+  }
+
+  // Two ways up meet: they vary together, since both come from the same gradient.
   static void add(Adjoint& to, const Adjoint& d) {
-    if (to.G.empty())
+    if (to.G.empty()) {
       to = d;
-    else
-      to = {.G = to.G + d.G};
+      return;
+    }
+    const double a = to.G.trace(), b = d.G.trace();
+    const double deviation = a + b > 0 ? (a * std::sqrt(to.level) + b * std::sqrt(d.level)) / (a + b) : 0;
+    const double noise = a + b > 0 ? (a * to.noise + b * d.noise) / (a + b) : 0;
+    to = {.G = to.G + d.G, .level = deviation * deviation, .noise = noise};
   }
 
   void record(NodeSignal& to, const Adjoint& d, Index channels) const {
     const double squares = d.G.trace();
-    to.backward.norm.predicted = std::sqrt(squares);
-    to.backward.second_moment.predicted = squares / static_cast<double>(batch_.tokens() * channels);
-    if (batch_.length > 1) to.backward.token_cosine.predicted = token_cosine(d.G, batch_);
+    const double numbers = static_cast<double>(batch_.tokens() * channels);
+    const double deviation = std::sqrt(d.level);
+    set(to.backward.norm, std::sqrt(squares), std::sqrt(squares) * deviation / 2);
+    set(to.backward.second_moment, squares / numbers, squares / numbers * deviation);
+    if (batch_.length == 1) return;
+    const double cosine = token_cosine(d.G, batch_);
+    set(to.backward.token_cosine, cosine, cosine_spread(cosine, d.noise, batch_.length));
+  }
+
+  // A change of one number of the last stream, alike for all of them, followed up.
+  void jacobians() {
+    std::size_t end = 0;
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (graph_.nodes[i].name.starts_with("stream.")) end = i;
+    }
+    const double tokens = static_cast<double>(batch_.tokens());
+    const auto squares = squares_, deviations = deviations_;
+    up(end, Kernel::from(batch_.tokens(), [&](Index t, Index s) { return t == s ? 1 / tokens : 0; }), [&](std::size_t i) {
+      const std::string& name = graph_.nodes[i].name;
+      if (!name.starts_with("stream.") || i == end) return;
+      signal_.jacobians.push_back({name, graph_.nodes[end].name, {}});
+      set(signal_.jacobians.back().square, adjoints_[i].G.trace(), adjoints_[i].G.trace() * std::sqrt(adjoints_[i].level));
+    });
+    squares_ = squares;
+    deviations_ = deviations;
   }
 
   const Graph& graph_;
@@ -135,7 +245,9 @@ class Walk {
   std::vector<Law> laws_;
   std::vector<Moment> moments_;
   std::vector<Adjoint> adjoints_;
-  std::vector<double> squares_;
+  std::vector<std::size_t> last_use_;
+  std::vector<double> squares_;     // E |d theta|^2
+  std::vector<double> deviations_;  // its standard deviation over draws
 };
 
 }  // namespace
@@ -154,8 +266,8 @@ const char* to_string(Grade grade) {
   return "?";
 }
 
-Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, const Scheme& scheme) {
-  return Walk(graph, a, batch, scheme).run();
+Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, const Scheme& scheme, const PredictOptions& options) {
+  return Walk(graph, a, batch, scheme).run(options);
 }
 
 }  // namespace stepzero

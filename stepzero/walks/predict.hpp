@@ -5,6 +5,10 @@
 
 namespace stepzero {
 
-Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, const Scheme& scheme);
+struct PredictOptions {
+  bool jacobians = false;  // also: how a change of each layer's stream arrives at the last one. Costs a second way up
+};
+
+Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, const Scheme& scheme, const PredictOptions& options = {});
 
 }  // namespace stepzero

@@ -5,7 +5,7 @@
 
 1. heads      each op file has a head with What, Shapes, Forward, Backward, Push, Pull, Assumes and its derivation page
 2. equations  each number of the head is defined once, stands in the page with the same text, and is implemented by a
-              code line of OP.hpp or of OP_moments.cpp beside it; each number a comment of the code mentions is defined
+              code line of OP.hpp or of OP_*.cpp beside it; each number a comment of the code mentions is defined
               by the head
 3. links      each relative link of the Markdown pages points to a file
 4. paths      no text file names a home or workspace directory
@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 WORDS = ("What", "Shapes", "Forward", "Backward", "Push", "Pull", "Assumes")
-NOT_OPS = {"op.hpp", "all.hpp", "moments.hpp", "function_kernel.hpp"}  # the contract, the list, and what ops share
+NOT_OPS = {"op.hpp", "all.hpp", "moments.hpp", "function_kernel.hpp", "attention_moments.hpp"}  # the contract, the list, and what ops share
 PAGE = re.compile(r"Derived in (docs/derivations/\w+\.md)")
 DEFINED = re.compile(r"^(.*?\S)\s{2,}\((\d+)\)(?:\s{2,}.*)?$")  # "Forward    Y = S E,   ...      (1)"
 MENTIONED = re.compile(r"(?<![\w)\]])\((\d+)\)")
@@ -91,9 +91,8 @@ def check_op(report, root, path):
     report.check(numbers == list(range(1, len(numbers) + 1)) and numbers, name,
                  f"the head must define (1), (2), ... once each and in order, it defines {numbers}")
     parts = [(name, code)]
-    moments = path.with_name(path.stem + "_moments.cpp")
-    if moments.is_file():
-        parts.append((moments.relative_to(root).as_posix(), list(enumerate(read(moments).splitlines(), 1))))
+    for beside in sorted(path.parent.glob(path.stem + "_*.cpp")):
+        parts.append((beside.relative_to(root).as_posix(), list(enumerate(read(beside).splitlines(), 1))))
     implemented = set()
     for part, lines in parts:
         for line, n, on_code in mentions(lines):
@@ -101,7 +100,7 @@ def check_op(report, root, path):
             if on_code:
                 implemented.add(n)
     for n in numbers:
-        report.check(n in implemented, name, f"no code line ends in // ({n}), here or in {moments.name}")
+        report.check(n in implemented, name, f"no code line ends in // ({n}), here or in {path.stem}_*.cpp")
 
     named = PAGE.search(joined)
     if not report.check(named, name, "the head has no line 'Derived in docs/derivations/X.md'"):

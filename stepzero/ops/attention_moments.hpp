@@ -1,0 +1,16 @@
+#pragma once
+// The two ways to evaluate the moment doors of attention; attention_moments.cpp holds the rule that picks one.
+#include "stepzero/ops/attention.hpp"
+
+namespace stepzero {
+
+// A series in the score variance: attention_series.cpp
+Moment push_series(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v);
+Pulled pull_series(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v, const Kernel& G);
+
+// Synthetic heads, drawn from the node's own stream: attention_sampler.cpp
+Moment push_sampled(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v, Draws draws);
+Pulled pull_sampled(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v, const Kernel& G,
+                    Draws draws);
+
+}  // namespace stepzero

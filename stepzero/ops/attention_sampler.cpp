@@ -1,0 +1,413 @@
+// The moment doors of attention from synthetic heads.
+//
+// A head is drawn from the kernels of its inputs and goes through what the model does to it: norm, rotation, scale, cap,
+// slopes, mask, softmax. Given its weights A the rest is known in closed form or is one Gaussian field:
+//     K_o = (A F)(A F)',  G_v = (A' R)(A' R)',        F F' = Kv, R R' = G
+//     dA  = R Z F',  Z iid normal: the field with covariance G (x) Kv, and dA goes back through the softmax to q and k.
+// One draw of a model shows a kernel that differs from its mean: F is drawn anew (Bartlett) at the number of channels
+// that the wire's noise stands for. Heads are drawn until the standard errors of what they yield are small enough.
+#include <array>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "stepzero/core/random.hpp"
+#include "stepzero/ops/attention_moments.hpp"
+#include "stepzero/ops/rotary.hpp"
+
+namespace stepzero {
+
+namespace {
+
+// U with U' U = K, for a K that may be singular: a direction that is not there gets an empty row.
+Tensor<float> root(const Kernel& K, double scale) {
+  const Index n = K.tokens();
+  Matrix a(n, n);
+  std::vector<double> diagonal(static_cast<std::size_t>(n));
+  for (Index i = 0; i < n; ++i) {
+    diagonal[static_cast<std::size_t>(i)] = K(i, i);
+    for (Index j = i; j < n; ++j) a(i, j) = K(i, j);
+  }
+  for (Index j = 0; j < n; ++j) {
+    double* row = a.view().row(j);
+    if (!(row[j] > 1e-10 * diagonal[static_cast<std::size_t>(j)])) {
+      std::fill(row + j, row + n, 0.0);
+      continue;
+    }
+    const double inverse = 1 / std::sqrt(row[j]);
+    for (Index i = j; i < n; ++i) row[i] *= inverse;
+    for (Index i = j + 1; i < n; ++i) {
+      double* to = a.view().row(i);
+      const double x = row[i];
+      for (Index c = i; c < n; ++c) to[c] -= x * row[c];
+    }
+  }
+  Tensor<float> u(n, n);
+  for (Index i = 0; i < n; ++i) {
+    for (Index j = 0; j < n; ++j) u(i, j) = j < i ? 0.0F : static_cast<float>(a(i, j) * scale);
+  }
+  return u;
+}
+
+// Means over heads of a few numbers, with the standard errors of those means.
+template <std::size_t N>
+class Running {
+ public:
+  void add(const std::array<double, N>& x) {
+    ++count_;
+    for (std::size_t i = 0; i < N; ++i) {
+      const double delta = x[i] - mean_[i];
+      mean_[i] += delta / count_;
+      m2_[i] += delta * (x[i] - mean_[i]);
+    }
+  }
+  [[nodiscard]] double mean(std::size_t i) const { return mean_[i]; }
+  [[nodiscard]] double variance(std::size_t i) const { return m2_[i] / (count_ - 1); }
+  [[nodiscard]] double error(std::size_t i) const { return std::sqrt(m2_[i] / (count_ - 1) / count_); }
+
+ private:
+  double count_ = 0;
+  std::array<double, N> mean_{}, m2_{};
+};
+
+// out = X X'
+void gram(const Tensor<float>& x, Tensor<float>& out) {
+  gemm(Trans::no, Trans::yes, 1.0F, View<const float>(x), View<const float>(x), 0.0F, out.view());
+}
+
+void add(const Tensor<float>& x, Matrix& to) {
+  for (Index i = 0; i < to.size(); ++i) to.data()[i] += static_cast<double>(x.data()[i]);
+}
+
+double trace(const Tensor<float>& x) {
+  double sum = 0;
+  for (Index t = 0; t < x.rows(); ++t) sum += static_cast<double>(x(t, t));
+  return sum;
+}
+
+double squares(const Tensor<float>& x) {
+  double sum = 0;
+  for (Index i = 0; i < x.size(); ++i) sum += static_cast<double>(x.data()[i]) * static_cast<double>(x.data()[i]);
+  return sum;
+}
+
+Matrix zeros(Index n) {
+  Matrix m(n, n);
+  std::fill_n(m.data(), m.size(), 0.0);
+  return m;
+}
+
+Kernel mean_of(const Matrix& sum, double factor) {
+  return Kernel::from(sum.rows(), [&](Index t, Index s) { return factor * (sum(t, s) + sum(s, t)) / 2; });
+}
+
+class Sampler {
+ public:
+  static constexpr Index together = 8;       // heads drawn before the errors are looked at
+  static constexpr double enough = 0.006;    // relative standard error of a second moment; of the entropy in nats
+  static constexpr double enough_qk = 0.02;  // and of what reaches q and k
+
+  Sampler(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v, Draws draws)
+      : op_(op), batch_(batch), draws_(draws), tokens_(batch.tokens()), q_(q), k_(k), v_(v), root_(root(v.K, 1)) {
+    one_ = op;
+    one_.heads = one_.kv_heads = 1;
+    const double noise = v.noise - 1 / static_cast<double>(op.kv_heads * op.value_dim);
+    channels_ = noise > 0 ? 1 / noise : 0;
+    const double t = static_cast<double>(tokens_), dk = static_cast<double>(op.key_dim);
+    const double both_doors = 2 * t * t * (9 * t + 12 * dk);  // floating-point operations of a head
+    most_ = std::clamp<Index>(static_cast<Index>(draws.effort / both_doors) / together, 1, 64) * together;
+  }
+
+  // The heads to draw, in goes of `together`: body(i, slot) in parallel, then done(n, go) in order says whether they suffice.
+  template <class Body, class Done>
+  void draw(const Body& body, const Done& done) const {
+    for (Index n = 0; n < most_; n += together) {
+      parallel_for(together, [&](Index slot) { body(n + slot, slot); });
+      if (done(n + together)) return;
+    }
+  }
+
+  struct Head {
+    Tensor<float> factor;   // of the redrawn kernel of v, (T, rank)
+    Tensor<float> q, k, a;  // a: (T, L), the weights of each token over its own sequence
+    Tensor<float> slope;    // of the softcap, like a
+    Tensor<float> keep;
+    Attention op;
+  };
+
+  [[nodiscard]] Head head(Index i) const {
+    Head h{factor(i),
+           {},
+           {},
+           Tensor<float>(tokens_, batch_.length),
+           Tensor<float>(op_.softcap > 0 ? tokens_ : 0, batch_.length),
+           Tensor<float>(tokens_, one_.keep()),
+           one_};
+    if (!op_.alibi.empty()) {
+      const double golden = static_cast<double>(i) * 0.6180339887498949;  // spreads any number of heads over the slopes
+      h.op.alibi = {op_.alibi[static_cast<std::size_t>((golden - std::floor(golden)) * static_cast<double>(op_.heads))]};
+    }
+    h.q = draw_side(h.factor, q_, "q", i);
+    h.k = draw_side(h.factor, k_, "k", i);
+    for (Index b = 0; b < batch_.sequences; ++b) {
+      gemm(Trans::no, Trans::yes, static_cast<float>(op_.scale), of(h.q, b), of(h.k, b), 0.0F, rows(h.a, b));
+    }
+    for (Index t = 0; t < tokens_; ++t)
+      h.op.weights(h.a.view().row(t), h.keep.view().row(t), batch_.position(t), batch_.length, slope_row(h, t));
+    return h;
+  }
+
+  [[nodiscard]] Moment push() const {
+    struct Slot {
+      Tensor<float> K;
+      AttentionSummary summary;
+      double size;  // of the kernel that was drawn
+    };
+    std::vector<Slot> slots(together);
+    for (Slot& s : slots) s.K = Tensor<float>(tokens_, tokens_);
+    Matrix K = zeros(tokens_);
+    Running<5> seen;
+    AttentionSummary sum;
+    std::vector<double> fourth(static_cast<std::size_t>(tokens_));  // sum over heads of K_tt^2
+    const double apart =
+        1 - 1 / static_cast<double>(op_.heads);  // heads differ in their mean score: it is in the variance over all of them
+    Index heads = 0;
+    double size = 0;
+    draw(
+        [&](Index i, Index slot) {
+          const Head h = head(i);
+          gram(mixed(h), slots[static_cast<std::size_t>(slot)].K);
+          slots[static_cast<std::size_t>(slot)].size = squares(h.factor);
+          slots[static_cast<std::size_t>(slot)].summary = h.op.summary(batch_, View<const float>(h.keep.view()));
+        },
+        [&](Index n) {
+          heads = n;
+          for (const Slot& s : slots) {
+            add(s.K, K);
+            size += s.size;
+            for (Index t = 0; t < tokens_; ++t)
+              fourth[static_cast<std::size_t>(t)] += static_cast<double>(s.K(t, t)) * static_cast<double>(s.K(t, t));
+            const double variance = s.summary.score_variance + apart * s.summary.mean_score * s.summary.mean_score;
+            sum.score_variance += variance;
+            sum.entropy += s.summary.entropy;
+            sum.sum_squares += s.summary.sum_squares;
+            seen.add({trace(s.K) / s.size, total(s.K) / (s.size * static_cast<double>(tokens_)), s.summary.entropy, variance,
+                      s.summary.sum_squares});
+          }
+          return seen.error(0) <= enough * seen.mean(0) && seen.error(1) <= enough * seen.mean(0) && seen.error(2) <= enough;
+        });
+    const double share = 1 / static_cast<double>(heads);
+    Moment out;
+    // the drawn kernels' mean size is known: what they are off by is taken out
+    out.K = mean_of(K, v_.K.trace() / size);
+    out.attention = AttentionSummary{sum.score_variance * share, 0, sum.entropy * share, sum.sum_squares * share};
+    // of the model's own number of heads in one draw
+    const double h = static_cast<double>(op_.heads);
+    for (Index t = 0; t < tokens_; ++t) {
+      const double mean = out.K(t, t);
+      const double relative = mean > 0 ? std::max(fourth[static_cast<std::size_t>(t)] * share / (mean * mean) - 1, 0.0) : 0;
+      out.token_drift += relative / (h * static_cast<double>(tokens_));
+    }
+    out.drift = seen.variance(0) / (seen.mean(0) * seen.mean(0) * h);
+    out.attention_spread = {std::sqrt(seen.variance(3) / h), 0, std::sqrt(seen.variance(2) / h), std::sqrt(seen.variance(4) / h)};
+    return out;
+  }
+
+  [[nodiscard]] Pulled pull(const Kernel& G) const {
+    const double size = G.trace() / static_cast<double>(tokens_);  // floats stay in range
+    if (!(size > 0)) return {{{G}, {G}, {G}}, {}};
+    const Tensor<float> up = root(G, 1 / std::sqrt(size));
+    struct Slot {
+      Tensor<float> gq, gk, gv, q_before, k_before;
+      double q_inner = 0, k_inner = 0;
+    };
+    std::vector<Slot> slots(together);
+    const auto square = [&] { return Tensor<float>(tokens_, tokens_); };
+    for (Slot& s : slots) s = {square(), square(), square(), square(), square()};
+    Matrix gq = zeros(tokens_), gk = zeros(tokens_), gv = zeros(tokens_), q_before = zeros(tokens_), k_before = zeros(tokens_);
+    double q_inner = 0, k_inner = 0;
+    Running<5> seen;
+    Index heads = 0;
+    draw(
+        [&](Index i, Index slot) {
+          Slot& to = slots[static_cast<std::size_t>(slot)];
+          const Head h = head(i);
+          gram(to_values(h, up), to.gv);
+          Sides d = to_scores(h, up, i);
+          gram(d.q, to.gq);
+          gram(d.k, to.gk);
+          if (q_.rotary != nullptr) d.q = turned(d.q, *q_.rotary, -1);
+          if (k_.rotary != nullptr) d.k = turned(d.k, *k_.rotary, -1);
+          gram(d.q, to.q_before);
+          gram(d.k, to.k_before);
+          to.q_inner = squares(product(Trans::yes, h.factor, d.q));
+          to.k_inner = squares(product(Trans::yes, h.factor, d.k));
+        },
+        [&](Index n) {
+          heads = n;
+          for (const Slot& s : slots) {
+            add(s.gq, gq);
+            add(s.gk, gk);
+            add(s.gv, gv);
+            add(s.q_before, q_before);
+            add(s.k_before, k_before);
+            q_inner += s.q_inner;
+            k_inner += s.k_inner;
+            seen.add({trace(s.gv), s.q_inner, s.k_inner, trace(s.gq), trace(s.gk)});
+          }
+          const auto sure = [&](std::size_t i, double error) { return seen.error(i) <= error * seen.mean(i); };
+          return sure(0, enough) && sure(1, 2 * enough_qk) && sure(2, 2 * enough_qk) && sure(3, enough_qk) && sure(4, enough_qk);
+        });
+    const double share = size / static_cast<double>(heads);
+    const Kernel q0 = mean_of(q_before, share), k0 = mean_of(k_before, share);
+    const auto gain = [&](double own, const Kernel& g) {
+      const double plain = frobenius(v_.K, g);
+      return plain > 0 ? own * share / plain : 1;
+    };
+    const auto level = [&](std::size_t i) { return seen.variance(i) / (seen.mean(i) * seen.mean(i) * static_cast<double>(op_.heads)); };
+    Pulled out;
+    out.dx.push_back({.G = mean_of(gq, share), .before_rotary = q0, .level = level(1), .weight_gain = gain(q_inner, q0)});
+    out.dx.push_back({.G = mean_of(gk, share), .before_rotary = k0, .level = level(2), .weight_gain = gain(k_inner, k0)});
+    out.dx.push_back({.G = mean_of(gv, share), .level = level(0)});
+    return out;
+  }
+
+ private:
+  [[nodiscard]] View<const float> of(const Tensor<float>& x, Index b) const { return x.view().slice(b * batch_.length, batch_.length); }
+  [[nodiscard]] View<float> rows(Tensor<float>& x, Index b) const { return x.view().slice(b * batch_.length, batch_.length); }
+  static float* slope_row(Head& h, Index t) { return h.slope.rows() > 0 ? h.slope.view().row(t) : nullptr; }
+  static const float* slope_row(const Head& h, Index t) { return h.slope.rows() > 0 ? h.slope.view().row(t) : nullptr; }
+  static double total(const Tensor<float>& x) {
+    double sum = 0;
+    for (Index i = 0; i < x.size(); ++i) sum += static_cast<double>(x.data()[i]);
+    return sum;
+  }
+
+  [[nodiscard]] Tensor<float> normals(Index n, Index columns, const char* name, Index i) const {
+    Tensor<float> z(n, columns);
+    fill(Distribution::normal(1),
+         make_stream(static_cast<std::uint64_t>(i), std::string("attention.") + name + "." + std::to_string(draws_.place)), 0,
+         std::span<float>(z.data(), static_cast<std::size_t>(z.size())));
+    return z;
+  }
+
+  static Tensor<float> product(Trans ta, const Tensor<float>& a, const Tensor<float>& b) {
+    Tensor<float> out(ta == Trans::no ? a.rows() : a.cols(), b.cols());
+    gemm(ta, Trans::no, 1.0F, View<const float>(a), View<const float>(b), 0.0F, out.view());
+    return out;
+  }
+
+  // The root of a kernel that one draw of `channels_` channels might show.
+  [[nodiscard]] Tensor<float> factor(Index i) const {
+    const double n = static_cast<double>(tokens_);
+    const bool sharp = channels_ == 0 || channels_ > 100 * n;
+    const bool thin = !sharp && channels_ < n + 1;
+    const Index columns = thin ? std::max<Index>(1, static_cast<Index>(std::lround(channels_))) : tokens_;
+    Tensor<float> b(tokens_, columns);
+    if (sharp) {
+      for (Index t = 0; t < tokens_; ++t) {
+        for (Index s = 0; s < tokens_; ++s) b(t, s) = root_(s, t);
+      }
+      return b;
+    }
+    b = normals(tokens_, columns, "kernel", i);
+    // Bartlett: below the diagonal normal, on it chi of falling degrees (here by its normal limit, Wilson-Hilferty)
+    for (Index t = 0; !thin && t < tokens_; ++t) {
+      const double degrees = channels_ - static_cast<double>(t);
+      const double cube = 1 - 2 / (9 * degrees) + static_cast<double>(b(t, t)) * std::sqrt(2 / (9 * degrees));
+      b(t, t) = static_cast<float>(std::sqrt(degrees * cube * cube * cube));
+      for (Index s = t + 1; s < tokens_; ++s) b(t, s) = 0;
+    }
+    Tensor<float> out = product(Trans::yes, root_, b);
+    const auto norm = static_cast<float>(1 / std::sqrt(thin ? static_cast<double>(columns) : channels_));
+    for (Index j = 0; j < out.size(); ++j) out.data()[j] *= norm;
+    return out;
+  }
+
+  // A head of q or k: the kernel of v scaled token by token to theirs, then the norm and the rotation the model has.
+  [[nodiscard]] Tensor<float> draw_side(const Tensor<float>& factor, const Moment& m, const char* name, Index i) const {
+    const Index dk = op_.key_dim;
+    Tensor<float> x = product(Trans::no, factor, normals(factor.cols(), dk, name, i));
+    const Kernel& base = m.before_heads ? *m.before_heads : m.K;
+    for (Index t = 0; t < tokens_; ++t) {
+      float* row = x.view().row(t);
+      const double v = v_.K(t, t);
+      auto a = static_cast<float>(v > 0 ? std::sqrt(base(t, t) / v) : 0);
+      if (m.unit_heads) {
+        const float square = dot_row(row, row, dk);
+        a = square > 0 ? std::sqrt(static_cast<float>(m.K(t, t) * static_cast<double>(dk)) / square) : 0;
+      }
+      for (Index c = 0; c < dk; ++c) row[c] *= a;
+    }
+    return m.rotary == nullptr ? std::move(x) : turned(x, *m.rotary, 1);
+  }
+
+  [[nodiscard]] Tensor<float> turned(const Tensor<float>& x, const Rotary& rotary, double direction) const {
+    Rotary one = rotary;
+    one.heads = 1;
+    Tensor<float> out(x.rows(), x.cols());
+    one.turn(batch_, View<const float>(x), Into<float>{out.view()}, direction);
+    return out;
+  }
+
+  // A F
+  [[nodiscard]] Tensor<float> mixed(const Head& h) const {
+    Tensor<float> out(tokens_, h.factor.cols());
+    for (Index b = 0; b < batch_.sequences; ++b) gemm(Trans::no, Trans::no, 1.0F, of(h.a, b), of(h.factor, b), 0.0F, rows(out, b));
+    return out;
+  }
+
+  // A' R
+  [[nodiscard]] Tensor<float> to_values(const Head& h, const Tensor<float>& up) const {
+    Tensor<float> out(tokens_, tokens_);
+    for (Index b = 0; b < batch_.sequences; ++b) {
+      gemm(Trans::yes, Trans::yes, 1.0F, of(h.a, b), up.view().columns(b * batch_.length, batch_.length), 0.0F, rows(out, b));
+    }
+    return out;
+  }
+
+  struct Sides {
+    Tensor<float> q, k;
+  };
+
+  [[nodiscard]] Sides to_scores(const Head& h, const Tensor<float>& up, Index i) const {
+    const Tensor<float> dy = product(Trans::yes, up, normals(tokens_, h.factor.cols(), "dy", i));
+    Tensor<float> d(tokens_, batch_.length);
+    Sides out{Tensor<float>(tokens_, op_.key_dim), Tensor<float>(tokens_, op_.key_dim)};
+    const auto c = static_cast<float>(op_.scale);
+    for (Index b = 0; b < batch_.sequences; ++b) {
+      gemm(Trans::no, Trans::yes, 1.0F, of(dy, b), of(h.factor, b), 0.0F, rows(d, b));
+      for (Index t = b * batch_.length; t < (b + 1) * batch_.length; ++t) {
+        Attention::through_softmax(h.a.view().row(t), d.view().row(t), slope_row(h, t), batch_.length);
+      }
+      gemm(Trans::no, Trans::no, c, of(d, b), of(h.k, b), 0.0F, rows(out.q, b));
+      gemm(Trans::yes, Trans::no, c, of(d, b), of(h.q, b), 0.0F, rows(out.k, b));
+    }
+    return out;
+  }
+
+  const Attention& op_;
+  const Batch& batch_;
+  Draws draws_;
+  Index tokens_;
+  const Moment& q_;
+  const Moment& k_;
+  const Moment& v_;
+  Tensor<float> root_;
+  Attention one_;
+  double channels_ = 0;
+  Index most_ = 0;
+};
+
+}  // namespace
+
+Moment push_sampled(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v, Draws draws) {
+  return Sampler(op, batch, q, k, v, draws).push();
+}
+
+Pulled pull_sampled(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v, const Kernel& G,
+                    Draws draws) {
+  return Sampler(op, batch, q, k, v, draws).pull(G);
+}
+
+}  // namespace stepzero

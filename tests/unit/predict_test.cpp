@@ -1,0 +1,188 @@
+// The predict walk where the answer is known: the limits in which the theory must give closed forms to rounding.
+#include "stepzero/walks/predict.hpp"
+
+#include <cmath>
+#include <map>
+#include <numbers>
+
+#include <gtest/gtest.h>
+
+#include "stepzero/core/parallel.hpp"
+#include "stepzero/io/tokens.hpp"
+#include "stepzero/models/build.hpp"
+#include "stepzero/models/model.hpp"
+#include "stepzero/report/compare.hpp"
+#include "stepzero/report/json.hpp"
+#include "stepzero/walks/measure.hpp"
+
+namespace stepzero {
+namespace {
+
+struct Model {
+  Architecture a;
+  Graph graph;
+  Batch batch;
+};
+
+Model model(const std::vector<std::string>& set, const std::string& tokens, Index length, Index sequences = 1) {
+  Architecture a = load_model("llama-2-7b").value();
+  std::vector<std::string> all = {"layers=3", "width=64", "heads=4", "kv_heads=4", "ffn=96", "vocab=300"};
+  all.insert(all.end(), set.begin(), set.end());
+  for (const std::string& assignment : all) set_field(a, assignment).value();
+  resolve(a).value();
+  Graph graph = build_graph(a);
+  Batch batch =
+      make_batch({.source = tokens, .length = length, .sequences = sequences, .vocab = a.vocab, .positions = a.positions}).value();
+  return {a, std::move(graph), std::move(batch)};
+}
+
+Signal predicted(const Model& s, const char* scheme, const PredictOptions& options = {}) {
+  return predict(s.graph, s.a, s.batch, **find_scheme(scheme), options);
+}
+
+const NodeSignal& node(const Signal& s, const std::string& name) {
+  for (const NodeSignal& n : s.nodes) {
+    if (n.name == name) return n;
+  }
+  ADD_FAILURE() << "no node " << name;
+  return s.nodes.front();
+}
+
+double square(const Signal& s, const std::string& name) { return *node(s, name).forward.second_moment.predicted; }
+double cosine(const Signal& s, const std::string& name) { return *node(s, name).forward.token_cosine.predicted; }
+
+const std::vector<std::string> plain_relu = {"norm=none", "gated=false", "activation=relu", "rotary=0", "init_std=1"};
+
+double xavier(Index in, Index out) { return 2.0 * static_cast<double>(in) / static_cast<double>(in + out); }
+
+// One token: attention hands its value on, and the model is an MLP with residuals.
+TEST(Predict, OneTokenIsAnMlp) {
+  const Signal s = predicted(model(plain_relu, "distinct", 1, 2), "xavier-normal", {.jacobians = true});
+  double q = 1, left = 1;
+  const double attention = 1 + xavier(64, 64) * xavier(64, 64), ffn = 1 + xavier(64, 96) * 0.5 * xavier(96, 64);
+  for (int l = 0; l < 3; ++l) {
+    EXPECT_NEAR(square(s, "stream." + std::to_string(l)), q, 1e-6 * q);  // heads are drawn in float
+    q *= attention * ffn;
+    left *= attention * ffn;
+  }
+  EXPECT_NEAR(square(s, "stream.3"), q, 1e-6 * q);
+  ASSERT_EQ(s.jacobians.size(), 3U);
+  EXPECT_EQ(s.jacobians.back().from, "stream.0");
+  EXPECT_EQ(s.jacobians.back().to, "stream.3");
+  // a ReLU network is linear in a change, and its Jacobian has the signal's own gain
+  EXPECT_NEAR(*s.jacobians.back().square.predicted, left, 1e-6 * left);
+  EXPECT_NEAR(*s.growth.forward.predicted, std::log(attention * ffn), 1e-6);
+  EXPECT_FALSE(s.growth.angle.predicted.has_value());
+}
+
+// Exchangeable tokens, uniform attention, no mask: two numbers (q, p) say everything.
+TEST(Predict, ExchangeableTokensFollowTheTwoNumberRecursion) {
+  auto set = plain_relu;
+  set.insert(set.end(), {"causal=false", "attention_scale=1e-8"});
+  const Index length = 12;
+  const Signal s = predicted(model(set, "distinct", length), "xavier-normal");
+  double q = 1, p = 0;
+  for (int l = 0; l <= 3; ++l) {
+    const std::string name = "stream." + std::to_string(l);
+    EXPECT_NEAR(square(s, name), q, 1e-10 * q) << name;
+    EXPECT_NEAR(cosine(s, name), p / q, 1e-10) << name;
+    const double mixed = (q + (length - 1) * p) / length;
+    q += xavier(64, 64) * xavier(64, 64) * mixed;
+    p += xavier(64, 64) * xavier(64, 64) * mixed;
+    const double theta = std::acos(p / q), in = xavier(64, 96), out = xavier(96, 64);
+    const double relu = in * q * (std::sin(theta) + (std::numbers::pi - theta) * std::cos(theta)) / (2 * std::numbers::pi);
+    p += out * relu;
+    q += out * in * q / 2;
+  }
+}
+
+// Equal tokens: whatever the weights of attention are, it hands the value on.
+TEST(Predict, AttentionIsTheIdentityOnEqualTokens) {
+  for (const char* scale : {"attention_scale=1e-3", "attention_scale=1"}) {  // by series, and by sampled heads
+    const Signal s = predicted(model({scale, "rotary=0"}, "equal", 9), "xavier-normal");
+    for (const char* block : {"blocks.0.", "blocks.2."}) {
+      const std::string at = std::string(block) + "attn.";
+      EXPECT_NEAR(square(s, at + "mix") / square(s, at + "v"), 1, 1e-5) << at << scale;
+      EXPECT_NEAR(cosine(s, at + "mix"), 1, 1e-6);
+    }
+  }
+}
+
+// Branches that add nothing leave the signal and its gradient as they are.
+TEST(Predict, NothingChangesWithoutBranches) {
+  const Signal s = predicted(model({"residual_scale=0"}, "zipf", 16), "he", {.jacobians = true});
+  for (int l = 1; l <= 3; ++l) {
+    const std::string name = "stream." + std::to_string(l);
+    EXPECT_EQ(square(s, name), square(s, "stream.0"));
+    EXPECT_EQ(cosine(s, name), cosine(s, "stream.0"));
+    EXPECT_EQ(*node(s, name).backward.norm.predicted, *node(s, "stream.0").backward.norm.predicted);
+  }
+  for (const JacobianSignal& j : s.jacobians) EXPECT_NEAR(*j.square.predicted, 1, 1e-12);
+  EXPECT_NEAR(*s.growth.forward.predicted, 0, 1e-12);
+  EXPECT_NEAR(*s.growth.gradient.predicted, 0, 1e-12);
+}
+
+// Adding one vector to all keys changes no softmax: the bias of k has no gradient.
+TEST(Predict, KeyBiasHasNoGradient) {
+  for (const char* scale : {"attention_scale=1e-2", "attention_scale=0.5"}) {
+    const Signal s = predicted(model({"bias=true", "rotary=0", scale}, "zipf", 16), "xavier-normal");
+    for (const ParameterSignal& p : s.parameters) {
+      if (p.name.ends_with("k_proj.bias")) {
+        EXPECT_LT(*p.gradient_norm.predicted, 2e-4 * *s.gradient_norm.predicted) << p.name << scale;
+      }
+    }
+  }
+}
+
+// Sampled heads and long kernels are spread over threads; the numbers are the same.
+TEST(Predict, SameBitsForAnyNumberOfThreads) {
+  const Model s = model({"layers=2"}, "zipf", 300);
+  const int before = threads();
+  std::string first;
+  for (const int n : {1, 2, 3}) {
+    set_threads(n);
+    const std::string json = to_json(predicted(s, "xavier-normal"));
+    if (first.empty()) first = json;
+    EXPECT_TRUE(json == first) << n << " threads";
+  }
+  set_threads(before);
+}
+
+// The spread of single draws: within a factor of 1.6 of the measured one, for nearly all numbers of each kind.
+TEST(Predict, SpreadIsThatOfSingleDraws) {
+  const Model s = model({"width=128", "ffn=256", "activation=gelu", "gated=false"}, "zipf", 24);
+  const Scheme& scheme = **find_scheme("xavier-normal");
+  MeasureOptions options;
+  options.scheme = &scheme;
+  options.weightless = true;
+  options.seeds = 120;
+  const Signal both = join(predicted(s, "xavier-normal"), measure(s.graph, s.a, s.batch, options).value());
+  std::map<std::string, std::vector<double>> ratios;
+  for_each_value(both, [&](const Value& v, Average, const auto& where, const std::string& what) {
+    if (!v.spread || !v.measured || what == "mean" || what == "variance" || what == "std") return;
+    const double measured = *v.standard_error * std::sqrt(120.0);
+    if (measured < 1e-5 * std::abs(*v.measured) || *v.spread == 0) return;
+    if (std::string(where).ends_with(".q_proj.weight") || std::string(where).ends_with(".k_proj.weight")) return;  // heavy tails
+    ratios[what].push_back(*v.spread / measured);
+  });
+  for (auto& [what, list] : ratios) {
+    std::ranges::sort(list);
+    const double median = list[list.size() / 2];
+    EXPECT_TRUE(median > 1 / 1.6 && median < 1.6) << what << ": median ratio " << median << " of " << list.size();
+  }
+  EXPECT_GE(ratios.size(), 7U);
+}
+
+// What the spread is for: one measured run is judged by it.
+TEST(Predict, OneRunIsJudgedByTheSpread) {
+  const Model s = model({}, "zipf", 16);
+  MeasureOptions options;
+  const Scheme& scheme = **find_scheme("hf");
+  options.scheme = &scheme;
+  const auto rows = compare(join(predicted(s, "hf"), measure(s.graph, s.a, s.batch, options).value()));
+  const auto judged = std::ranges::count_if(rows, [](const Comparison& r) { return r.z != 0; });
+  EXPECT_GT(judged, static_cast<long>(rows.size() / 2));
+}
+
+}  // namespace
+}  // namespace stepzero
