@@ -16,6 +16,8 @@ struct Param {
   int layer = -1;  // block it belongs to, -1 outside the blocks
   Index fan_in = 1;
   Index fan_out = 1;
+  double neutral = 1;   // a gain's value that changes nothing: 0 where the norm adds 1 to it
+  Index zero_row = -1;  // the row of padding, which stays zero; -1: none
 
   [[nodiscard]] Index rows() const { return shape.size() == 2 ? shape[0] : 1; }
   [[nodiscard]] Index cols() const { return shape.back(); }

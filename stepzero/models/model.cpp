@@ -40,9 +40,33 @@ constexpr std::array preset_table = std::to_array<Preset>({
       "rope_theta": 500000.0, "rms_norm_eps": 1e-5})"},
 });
 
-Expected<Architecture> import(std::string_view text, const std::string& file) {
-  auto config = parse_json(text, file);
+// The text model inside a multimodal file. Where both say something about the same size, they must agree.
+Expected<nlohmann::json> text_model(nlohmann::json config, const std::string& file) {
+  for (const char* key : {"text_config", "llm_config"}) {
+    const auto nested = config.is_object() ? config.find(key) : config.end();
+    if (nested == config.end() || !nested->is_object()) continue;
+    nlohmann::json inner = *nested;
+    for (const char* size : {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
+                             "intermediate_size", "vocab_size"}) {
+      if (config.contains(size) && inner.contains(size) && config[size] != inner[size]) {
+        return fail(
+            fmt::format("{}: \"{}\" is {}, but {} in \"{}\"", show(file), size, show(config[size].dump()), show(inner[size].dump()), key));
+      }
+    }
+    for (const char* shared : {"model_type", "tie_word_embeddings"}) {
+      if (!inner.contains(shared) && config.contains(shared)) inner[shared] = config[shared];
+    }
+    return inner;
+  }
+  return config;
+}
+
+Expected<Architecture> import(std::string_view text, const std::string& file, std::string_view like) {
+  auto parsed = parse_json(text, file);
+  if (!parsed) return std::unexpected(parsed.error());
+  auto config = text_model(std::move(*parsed), file);
   if (!config) return std::unexpected(config.error());
+  if (!like.empty() && config->is_object()) (*config)["model_type"] = like;
   const auto type = config->is_object() ? config->find("model_type") : config->end();
   if (!config->is_object() || type == config->end() || !type->is_string()) {
     return fail(fmt::format("{}: \"model_type\" is missing", show(file)), "a Hugging Face config.json names its family there");
@@ -52,7 +76,7 @@ Expected<Architecture> import(std::string_view text, const std::string& file) {
     std::vector<std::string_view> known;
     for (const Family& f : families()) known.push_back(f.model_type);
     return fail(fmt::format("{}: unknown model_type \"{}\"", show(file), show(type->get<std::string>())),
-                fmt::format("known are {}", fmt::join(known, ", ")));
+                fmt::format("known are {}; --like FAMILY reads it as one of them", fmt::join(known, ", ")));
   }
   return family->import(*config, file);
 }
@@ -61,12 +85,12 @@ Expected<Architecture> import(std::string_view text, const std::string& file) {
 
 std::span<const Preset> presets() { return preset_table; }
 
-Expected<Architecture> load_model(const std::string& model) {
+Expected<Architecture> load_model(const std::string& model, std::string_view like) {
   std::vector<std::string> known;
   for (const Preset& preset : preset_table) {
     known.emplace_back(preset.name);
     if (preset.name != model) continue;
-    auto a = import(preset.config, model);
+    auto a = import(preset.config, model, like);
     if (a) a->name = model;
     return a;
   }
@@ -82,7 +106,7 @@ Expected<Architecture> load_model(const std::string& model) {
   constexpr std::size_t limit = std::size_t{16} << 20;
   auto text = read_text(path.string(), limit);
   if (!text) return std::unexpected(text.error());
-  auto a = import(*text, path.string());
+  auto a = import(*text, path.string(), like);
   if (a) {
     const auto absolute = std::filesystem::absolute(path, ignored);
     a->name =

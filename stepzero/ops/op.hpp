@@ -85,6 +85,7 @@ enum class Role : std::uint8_t {
   ffn_gate,
   ffn_out,
   head,
+  projection,  // a matrix outside the blocks
   lora_down,
   lora_up,
   gain,

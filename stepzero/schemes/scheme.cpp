@@ -14,9 +14,9 @@ namespace stepzero {
 
 namespace {
 
-// What nearly every scheme shares: gains 1, biases 0. Anything else is `matrix`.
+// What nearly every scheme shares: gains that change nothing, biases 0. Anything else is `matrix`.
 Distribution with_plain_vectors(const Param& p, Distribution matrix) {
-  if (p.role == Role::gain) return Distribution::constant(1);
+  if (p.role == Role::gain) return Distribution::constant(p.neutral);
   if (p.role == Role::bias) return Distribution::constant(0);
   return matrix;
 }
@@ -50,7 +50,7 @@ Distribution lecun(const Architecture& a, const Param& p) {
 }
 
 constexpr std::array scheme_table = std::to_array<Scheme>({
-    {"hf", "what the Hugging Face class of the family does", "transformers 4.57, _init_weights", hf},
+    {"hf", "what the Hugging Face class of the family does", "transformers 4.57, _init_weights", hf, true},
     {"gpt2", "N(0, s^2), outputs of both branches divided by sqrt(2 layers)", "Radford et al. 2019; transformers 4.57, GPT2PreTrainedModel",
      gpt2},
     {"xavier-normal", "N(0, 2/(fan_in + fan_out))", "Glorot and Bengio 2010", xavier_normal},
