@@ -75,7 +75,12 @@ Expected<Setup> prepare(const CommonFlags& flags) {
   choose_rope(*a, batch->length);
   const auto scheme = find_scheme(flags.scheme);
   if (!scheme) return std::unexpected(scheme.error());
-  return Setup{*a, *scheme, build_graph(*a), std::move(*batch)};
+  Graph graph = build_graph(*a);
+  if (graph.nodes.empty()) {
+    return fail(fmt::format("{}: the forward pass of family {} is not there yet", show(a->name), a->family),
+                "its tensors, their number and their initialization are known: stepzero models");
+  }
+  return Setup{*a, *scheme, std::move(graph), std::move(*batch)};
 }
 
 namespace {

@@ -227,6 +227,22 @@ const std::array field_table = std::to_array<Field>({
     {"tied", flag, set_flag<&A::tied>},
     {"dropout", "a number from 0 to 0.99", set_dropout},
     {"init_std", number, set_number<&A::init_std, 0.0>},
+    {"experts", "a whole number; 0: none", set_count<&A::experts, 0, A::most_experts>},
+    {"experts_per_token", count, set_count<&A::experts_per_token, 0>},
+    {"shared_experts", count, set_count<&A::shared_experts, 0, A::most_experts>},
+    {"expert_ffn", "a whole number; 0: ffn", set_count<&A::expert_ffn, 0>},
+    {"dense_layers", "layers before the first with experts", set_count<&A::dense_layers, 0>},
+    {"router_bias", flag, set_flag<&A::router_bias>},
+    {"query_rank", "a whole number; 0: none", set_count<&A::query_rank, 0>},
+    {"key_value_rank", count, set_count<&A::key_value_rank, 0>},
+    {"key_dim", count, set_count<&A::key_dim, 0>},
+    {"key_rope_dim", count, set_count<&A::key_rope_dim, 0>},
+    {"value_dim", count, set_count<&A::value_dim, 0>},
+    {"decoder_layers", count, set_count<&A::decoder_layers, 0, A::most_layers>},
+    {"relative_positions", count, set_count<&A::relative_positions, 0>},
+    {"image", "pixels on a side", set_count<&A::image, 0, 65536>},
+    {"patch", "pixels on a side", set_count<&A::patch, 0, 65536>},
+    {"colours", count, set_count<&A::colours, 1, 65536>},
 });
 
 }  // namespace
@@ -260,6 +276,22 @@ Expected<void> set_field(Architecture& a, std::string_view assignment) {
               fmt::format("the fields are {}", fmt::join(known, ", ")));
 }
 
+namespace {
+
+// In doubles, so that nothing overflows before it is refused.
+double parameters_about(const Architecture& a) {
+  const auto n = [](Index size) { return static_cast<double>(size); };
+  const double tables = n(a.vocab) * n(a.embedding_width) * (a.tied ? 1 : 2) + n(a.width) * n(a.embedding_width) +
+                        (n(a.position == PositionKind::learned ? a.positions : 0) + n(a.position_offset) + n(a.token_types)) * n(a.width) +
+                        n(a.relative_positions) * n(a.heads) + n(a.width) * n(a.colours) * n(a.patch) * n(a.patch);
+  const double attention = n(a.heads + a.kv_heads) * 2 * n(a.head_dim) + n(a.heads) * n(a.value_dim);
+  const double latent = (n(a.query_rank) + n(a.key_value_rank)) * (n(a.width) + n(a.heads) * n(a.key_dim + a.key_rope_dim + a.value_dim));
+  const double branch = (a.gated ? 3 : 2) * n(a.ffn) + 3 * n(a.experts + a.shared_experts) * n(a.expert_ffn);
+  return tables + n(a.layers + 2 * a.decoder_layers) * (n(a.width) * (attention + branch) + latent);
+}
+
+}  // namespace
+
 Expected<void> resolve(Architecture& a) {
   if (a.kv_heads == 0) a.kv_heads = a.heads;
   if (a.ffn == 0) a.ffn = 4 * a.width;
@@ -277,6 +309,9 @@ Expected<void> resolve(Architecture& a) {
     return fail(fmt::format("norm_placement = {} has no meaning in a parallel block", to_string(a.norm_placement)),
                 "set parallel_block=false or norm_placement=pre");
   }
+  if (a.expert_ffn == 0) a.expert_ffn = a.ffn;
+  if (a.experts * a.layers > 1'000'000)
+    return fail(fmt::format("{} layers of {} experts are more than a million experts", a.layers, a.experts));
   if (a.embedding_width == 0) a.embedding_width = a.width;
   if (a.embedding_scale == 0) a.embedding_scale = std::sqrt(static_cast<double>(a.width));
   if (a.padding >= a.vocab) a.padding = Architecture::no_padding;
@@ -294,10 +329,7 @@ Expected<void> resolve(Architecture& a) {
     }
   }
   if (a.attention_scale == 0) a.attention_scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
-  const double parameters = static_cast<double>(a.vocab) * static_cast<double>(a.width) * (a.tied ? 1 : 2) +
-                            static_cast<double>(a.layers) * static_cast<double>(a.width) *
-                                (static_cast<double>(a.heads + a.kv_heads) * 2 * static_cast<double>(a.head_dim) +
-                                 (a.gated ? 3.0 : 2.0) * static_cast<double>(a.ffn));
+  const double parameters = parameters_about(a);
   if (!(parameters <= 1e13)) {
     return fail(fmt::format("this description has about {:.1e} parameters, {:.0f} TB in float32; the limit is 1e13", parameters,
                             parameters * 4e-12));

@@ -23,6 +23,7 @@ struct Architecture {
   std::string family;
 
   static constexpr Index most_layers = 10000;
+  static constexpr Index most_experts = 65536;
   Index layers = 12;
   Index width = 768;
   Index heads = 12;
@@ -95,6 +96,24 @@ struct Architecture {
   bool tied = true;
   double dropout = 0;
   double init_std = 0.02;
+
+  // Families whose tensors are known and whose forward pass is not there yet.
+  Index experts = 0;  // of each layer from dense_layers on; 0: none
+  Index experts_per_token = 0;
+  Index shared_experts = 0;
+  Index expert_ffn = 0;  // ffn
+  Index dense_layers = 0;
+  bool router_bias = false;  // a correction of the experts' scores (DeepSeek-V3)
+  Index query_rank = 0;      // of latent attention (DeepSeek): 0: queries are projected directly
+  Index key_value_rank = 0;
+  Index key_dim = 0;       // of a head: the part that does not turn
+  Index key_rope_dim = 0;  // ... and the part that does
+  Index value_dim = 0;
+  Index decoder_layers = 0;      // of an encoder-decoder (T5)
+  Index relative_positions = 0;  // buckets of a relative bias
+  Index image = 0;               // ViT: pixels on a side, of a patch, and colours
+  Index patch = 0;
+  Index colours = 3;
 };
 
 inline bool has_window(const Architecture& a, Index layer) {

@@ -357,6 +357,9 @@ class Builder {
 
 }  // namespace
 
-Graph build_graph(const Architecture& a) { return Builder(a).build(); }
+Graph build_graph(const Architecture& a) {
+  const Family* family = find_family(a.family);
+  return family->tensors != nullptr ? family->tensors(a) : Builder(a).build();
+}
 
 }  // namespace stepzero

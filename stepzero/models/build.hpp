@@ -8,6 +8,7 @@
 
 namespace stepzero {
 
-Graph build_graph(const Architecture& a);  // `a` has been resolved
+// `a` has been resolved. A family whose forward pass is not there yet has parameters and no nodes.
+Graph build_graph(const Architecture& a);
 
 }  // namespace stepzero

@@ -13,10 +13,12 @@
 namespace stepzero {
 
 std::span<const Family> families() {
-  static const std::array list = {gpt2_family,    bert_family,     roberta_family, llama_family,    mistral_family,     qwen2_family,
-                                  qwen3_family,   gemma_family,    gemma2_family,  gemma3_family,   gemma3_text_family, phi_family,
-                                  phi3_family,    gpt_neox_family, gptj_family,    falcon_family,   opt_family,         bloom_family,
-                                  granite_family, olmo_family,     olmo2_family,   stablelm_family, cohere_family,      starcoder2_family};
+  static const std::array list = {gpt2_family,        bert_family,        roberta_family, llama_family,      mistral_family,
+                                  qwen2_family,       qwen3_family,       gemma_family,   gemma2_family,     gemma3_family,
+                                  gemma3_text_family, phi_family,         phi3_family,    gpt_neox_family,   gptj_family,
+                                  falcon_family,      opt_family,         bloom_family,   granite_family,    olmo_family,
+                                  olmo2_family,       stablelm_family,    cohere_family,  starcoder2_family, mixtral_family,
+                                  deepseek_v2_family, deepseek_v3_family, t5_family,      vit_family};
   return list;
 }
 

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "stepzero/graph/graph.hpp"
 #include "stepzero/models/architecture.hpp"
 
 namespace stepzero {
@@ -33,6 +34,8 @@ struct Family {
   Expected<Architecture> (*import)(const nlohmann::json& config, const std::string& file);
   // What `names` depends on besides the family (Falcon's norms); null: nothing.
   void (*rename)(const Architecture& a, TensorNames& names) = nullptr;
+  // The tensors of a family whose forward pass is not there yet: a graph without nodes. Null: build.cpp makes the graph.
+  Graph (*tensors)(const Architecture& a) = nullptr;
 };
 
 std::span<const Family> families();

@@ -1,6 +1,5 @@
 #include "stepzero/models/model.hpp"
 
-#include <array>
 #include <filesystem>
 #include <vector>
 
@@ -16,29 +15,6 @@
 namespace stepzero {
 
 namespace {
-
-constexpr std::array preset_table = std::to_array<Preset>({
-    {"gpt2", R"({"model_type": "gpt2"})"},
-    {"gpt2-medium", R"({"model_type": "gpt2", "n_embd": 1024, "n_layer": 24, "n_head": 16})"},
-    {"gpt2-large", R"({"model_type": "gpt2", "n_embd": 1280, "n_layer": 36, "n_head": 20})"},
-    {"gpt2-xl", R"({"model_type": "gpt2", "n_embd": 1600, "n_layer": 48, "n_head": 25})"},
-    {"tinyllama-1.1b", R"({"model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 22, "num_attention_heads": 32,
-      "num_key_value_heads": 4, "intermediate_size": 5632, "rms_norm_eps": 1e-5})"},
-    {"llama-2-7b", R"({"model_type": "llama", "max_position_embeddings": 4096, "rms_norm_eps": 1e-5})"},
-    {"llama-2-13b", R"({"model_type": "llama", "hidden_size": 5120, "num_hidden_layers": 40, "num_attention_heads": 40,
-      "intermediate_size": 13824, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5})"},
-    {"llama-2-70b", R"({"model_type": "llama", "hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64,
-      "num_key_value_heads": 8, "intermediate_size": 28672, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5})"},
-    {"llama-3-8b", R"({"model_type": "llama", "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256,
-      "max_position_embeddings": 8192, "rope_theta": 500000.0, "rms_norm_eps": 1e-5})"},
-    {"llama-3-70b", R"({"model_type": "llama", "hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64,
-      "num_key_value_heads": 8, "intermediate_size": 28672, "vocab_size": 128256, "max_position_embeddings": 8192,
-      "rope_theta": 500000.0, "rms_norm_eps": 1e-5})"},
-    // The shape of 3.1; its rotary scaling, which only matters beyond 8192 positions, is left out.
-    {"llama-3-405b", R"({"model_type": "llama", "hidden_size": 16384, "num_hidden_layers": 126, "num_attention_heads": 128,
-      "num_key_value_heads": 8, "intermediate_size": 53248, "vocab_size": 128256, "max_position_embeddings": 8192,
-      "rope_theta": 500000.0, "rms_norm_eps": 1e-5})"},
-});
 
 // The text model inside a multimodal file. Where both say something about the same size, they must agree.
 Expected<nlohmann::json> text_model(nlohmann::json config, const std::string& file) {
@@ -83,11 +59,9 @@ Expected<Architecture> import(std::string_view text, const std::string& file, st
 
 }  // namespace
 
-std::span<const Preset> presets() { return preset_table; }
-
 Expected<Architecture> load_model(const std::string& model, std::string_view like) {
   std::vector<std::string> known;
-  for (const Preset& preset : preset_table) {
+  for (const Preset& preset : presets()) {
     known.emplace_back(preset.name);
     if (preset.name != model) continue;
     auto a = import(preset.config, model, like);

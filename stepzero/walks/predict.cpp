@@ -45,9 +45,10 @@ class Walk {
     down();
     up();
     double total = 0;
+    for (const double squares : squares_) total += squares;
     for (std::size_t i = 0; i < squares_.size(); ++i) {
-      signal_.parameters[i].gradient_norm.predicted = std::sqrt(squares_[i]);
-      total += squares_[i];
+      // of a key bias, whose gradient is 0, only rounding is left, of either sign
+      signal_.parameters[i].gradient_norm.predicted = squares_[i] > 1e-15 * total ? std::sqrt(squares_[i]) : 0;
     }
     signal_.gradient_norm.predicted = std::sqrt(total);
     return std::move(signal_);
