@@ -216,6 +216,7 @@ const std::array field_table = std::to_array<Field>({
     {"mlp_bias", flag, set_flag<&A::mlp_bias>},
     {"head_bias", flag, set_flag<&A::head_bias>},
     {"head_transform", flag, set_flag<&A::head_transform>},
+    {"head_gelu", flag, set_flag<&A::head_gelu>},
     {"clip_qkv", "a number; 0: none", set_number<&A::clip_qkv, 0.0>},
     {"attention_scale", "a number; 0: 1/sqrt(head_dim)", set_number<&A::attention_scale, 0.0>},
     {"attention_scale_by_layer", flag, set_flag<&A::attention_scale_by_layer>},

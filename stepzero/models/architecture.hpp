@@ -84,6 +84,7 @@ struct Architecture {
   bool mlp_bias = true;
   bool head_bias = false;
   bool head_transform = false;  // dense, activation, norm before the head (BERT)
+  bool head_gelu = false;       // its activation is gelu, whatever that of the blocks (RoBERTa)
   double clip_qkv = 0;          // 0: none
 
   double attention_scale = 0;             // 1 / sqrt(head_dim)

@@ -36,6 +36,7 @@ Expected<Architecture> import_roberta(const nlohmann::json& config, const std::s
   if (a.padding == Architecture::no_padding) c.complain("pad_token_id", "must be a number: positions are counted from it");
   a.position_offset = a.padding + 1;
   a.position_skips_padding = true;
+  a.head_gelu = true;
   a.positions -= a.position_offset;
   if (a.positions < 1) c.complain("max_position_embeddings", "leaves no position: the first pad_token_id + 1 rows are not used");
   return finish(c, a);

@@ -75,11 +75,14 @@ class Builder {
   Storage storage() const { return names_.in_out ? Storage::in_out : Storage::out_in; }
 
   // The tensors of a norm: one, or one for each group, as rows of one tensor or under names of their own.
-  std::vector<ParamUse> norm_params(const std::string& stem, const char* kind, Index width, Index sets, Role role, int layer) {
+  template <class N>
+  std::vector<ParamUse> norm_params(const std::string& stem, const char* kind, const N& op, Role role, int layer) {
     const double neutral = a_.norm_offset ? 0 : 1;
+    const Index width = op.width;
+    const Index sets = op.gain_per_group ? op.groups : 1;
     std::vector<ParamUse> uses;
     const bool named = stem.find("{}") != std::string::npos;
-    if (sets > 1 && !named) {
+    if (op.gain_per_group && !named) {
       const int param = graph_.add_param({stem + kind, {sets, width}, role, layer, 1, width, neutral});
       for (Index k = 0; k < sets; ++k) uses.push_back({param, k, 0, 1, width});
       return uses;
@@ -96,10 +99,9 @@ class Builder {
     op.eps = a_.norm_eps;
     op.unit_offset = a_.norm_offset;
     std::vector<ParamUse> uses;
-    const Index sets = op.gain_per_group ? op.groups : 1;
-    if (op.gain) uses = norm_params(stem, ".weight", op.width, sets, Role::gain, layer);
+    if (op.gain) uses = norm_params(stem, ".weight", op, Role::gain, layer);
     if (op.bias) {
-      const auto biases = norm_params(stem, ".bias", op.width, sets, Role::bias, layer);
+      const auto biases = norm_params(stem, ".bias", op, Role::bias, layer);
       uses.insert(uses.end(), biases.begin(), biases.end());
     }
     return graph_.add_node(node, op, {x}, uses);
@@ -335,7 +337,8 @@ class Builder {
     const Index width = a_.embedding_width;
     if (a_.head_transform) {
       x = projection("head.dense", names_.head_dense, x, a_.width, a_.width, true);
-      x = graph_.add_node("head.act", elementwise(a_.activation, a_.width, static_cast<const AnyOp*>(nullptr)), {x});
+      x = graph_.add_node("head.act",
+                          elementwise(a_.head_gelu ? Activation::gelu : a_.activation, a_.width, static_cast<const AnyOp*>(nullptr)), {x});
       x = norm("head.norm", std::string(names_.head_norm), x, -1);
     }
     if (width != a_.width) x = projection("head.out", names_.project_out, x, a_.width, width);
