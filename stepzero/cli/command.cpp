@@ -9,6 +9,7 @@
 #include "stepzero/core/text.hpp"
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/model.hpp"
+#include "stepzero/models/rope.hpp"
 
 namespace stepzero::cli {
 
@@ -27,13 +28,13 @@ int print(const std::string& text) {
 
 void CommonFlags::declare(CLI::App& app) {
   app.add_option("MODEL", model, "a preset (stepzero models), a Hugging Face config.json, or a directory that holds one")->required();
+  app.add_option("--like", like, "read the config.json as one of this family, whatever model_type it names");
   app.add_option("--scheme", scheme, "how weights are drawn (stepzero schemes)")->capture_default_str();
   app.add_option("--seq-len", seq_len, "tokens in a sequence [128, or the tokens file's]")->check(CLI::Range(Index{1}, Index{1} << 24));
   app.add_option("--batch", batch, "sequences [1, or the tokens file's]")->check(CLI::Range(Index{1}, Index{1} << 24));
   app.add_option("--tokens", tokens, "zipf, distinct, equal, or a file of ids, one sequence a line")->capture_default_str();
-  app.add_option("--targets", targets, "what position t is scored against: next, same")
-      ->check(CLI::IsMember({"next", "same"}))
-      ->capture_default_str();
+  app.add_option("--targets", targets, "what position t is scored against: next, same [next; same where attention is not causal]")
+      ->check(CLI::IsMember({"next", "same"}));
   app.add_option("--seed", seed, "the first seed")->check(CLI::NonNegativeNumber)->capture_default_str();
   app.add_option("--seeds", seeds, "how many draws to average (measure, compare)")->check(CLI::Range(1, 1000000))->capture_default_str();
   app.add_option("--set", set, "override a field of the architecture: key=value, repeatable")->allow_extra_args(false);
@@ -42,9 +43,19 @@ void CommonFlags::declare(CLI::App& app) {
   app.add_flag("--quiet", quiet, "no progress, no warnings");
 }
 
+namespace {
+
+// A model that sees what comes next is scored at the same position, as masked language models are.
+Targets scored_against(const CommonFlags& flags, const Architecture& a) {
+  if (flags.targets.empty()) return a.causal ? Targets::next : Targets::same;
+  return flags.targets == "same" ? Targets::same : Targets::next;
+}
+
+}  // namespace
+
 Expected<Setup> prepare(const CommonFlags& flags) {
   set_threads(flags.threads);
-  auto a = load_model(flags.model);
+  auto a = load_model(flags.model, flags.like);
   if (!a) return std::unexpected(a.error());
   for (const std::string& assignment : flags.set) {
     if (auto done = set_field(*a, assignment); !done) return std::unexpected(done.error());
@@ -55,14 +66,21 @@ Expected<Setup> prepare(const CommonFlags& flags) {
   auto batch = make_batch({.source = flags.tokens,
                            .length = flags.seq_len,
                            .sequences = flags.batch,
-                           .targets = flags.targets == "same" ? Targets::same : Targets::next,
+                           .targets = scored_against(flags, *a),
                            .seed = flags.seed,
                            .vocab = a->vocab,
-                           .positions = a->positions});
+                           .positions = a->positions,
+                           .padding = a->padding});
   if (!batch) return std::unexpected(batch.error());
+  choose_rope(*a, batch->length);
   const auto scheme = find_scheme(flags.scheme);
   if (!scheme) return std::unexpected(scheme.error());
-  return Setup{*a, *scheme, build_graph(*a), std::move(*batch)};
+  Graph graph = build_graph(*a);
+  if (graph.nodes.empty()) {
+    return fail(fmt::format("{}: the forward pass of family {} is not there yet", show(a->name), a->family),
+                "its tensors, their number and their initialization are known: stepzero models");
+  }
+  return Setup{*a, *scheme, std::move(graph), std::move(*batch)};
 }
 
 namespace {

@@ -23,9 +23,10 @@ int print(const std::string& text);
 
 struct CommonFlags {
   std::string model;
+  std::string like;
   std::string scheme = "hf";
   std::string tokens = "zipf";
-  std::string targets = "next";
+  std::string targets;
   Index seq_len = 0;
   Index batch = 0;
   std::uint64_t seed = 0;

@@ -1,6 +1,8 @@
 #pragma once
 // A model is a graph: nodes in the order they run, each an op with the wires it reads and the parameters it uses.
 // Wire i is the output of node i. Interpreters (walks/) go down and up this list; they never look inside an op.
+#include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -11,13 +13,16 @@ namespace stepzero {
 // A tensor of the checkpoint.
 struct Param {
   std::string name;          // as in the safetensors file
-  std::vector<Index> shape;  // as stored; one or two dimensions
+  std::vector<Index> shape;  // as stored
   Role role = Role::gain;
   int layer = -1;  // block it belongs to, -1 outside the blocks
   Index fan_in = 1;
   Index fan_out = 1;
+  double neutral = 1;   // a gain's value that changes nothing: 0 where the norm adds 1 to it
+  Index zero_row = -1;  // the row of padding, which stays zero; -1: none
 
-  [[nodiscard]] Index rows() const { return shape.size() == 2 ? shape[0] : 1; }
+  // as a matrix: a vector is one row, of more dimensions the last are the columns
+  [[nodiscard]] Index rows() const { return std::accumulate(shape.begin(), shape.end() - 1, Index{1}, std::multiplies<>()); }
   [[nodiscard]] Index cols() const { return shape.back(); }
   [[nodiscard]] Index size() const { return rows() * cols(); }
 };

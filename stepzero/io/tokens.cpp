@@ -50,6 +50,14 @@ std::vector<Line> equal(Index sequences, Index ids) {
   return std::vector<Line>(static_cast<std::size_t>(sequences), Line(static_cast<std::size_t>(ids), 0));
 }
 
+// Ids from `padding` on move up by one.
+std::vector<Line> without(std::vector<Line> lines, bool pads, Index padding) {
+  for (Line& line : lines) {
+    for (std::int32_t& id : line) id += pads && id >= padding ? 1 : 0;
+  }
+  return lines;
+}
+
 Expected<Line> parse_line(std::string_view text, const std::string& where, Index vocab) {
   Line line;
   for (const char *p = text.data(), *end = p + text.size(); p != end;) {
@@ -107,9 +115,14 @@ Expected<std::vector<Line>> lines_from(const TokenOptions& o) {
     return fail(fmt::format("{} sequences of {} tokens are more than {} tokens", sequences, length, most_tokens),
                 "shorten --seq-len or --batch");
   }
-  if (o.source == "zipf") return zipf(sequences, length + 1, o.vocab, o.seed);
-  if (o.source == "distinct") return distinct(sequences, length + 1, o.vocab);
-  if (o.source == "equal") return equal(sequences, length + 1);
+  const bool pads = o.padding >= 0 && o.padding < o.vocab && o.vocab > 1;
+  if (o.source == "zipf") return without(zipf(sequences, length + 1, o.vocab - (pads ? 1 : 0), o.seed), pads, o.padding);
+  if (o.source == "distinct") {
+    auto lines = distinct(sequences, length + 1, o.vocab - (pads ? 1 : 0));
+    if (!lines) return lines;
+    return without(std::move(*lines), pads, o.padding);
+  }
+  if (o.source == "equal") return without(equal(sequences, length + 1), pads, o.padding);
   auto lines = read_lines(o.source, o.vocab);
   if (!lines) return lines;
   const Index have = static_cast<Index>(lines->front().size()) - 1;

@@ -18,6 +18,7 @@ struct TokenOptions {
   std::uint64_t seed = 0;
   Index vocab = 0;
   Index positions = 0;
+  Index padding = -1;  // an id that zipf and distinct leave out: no text holds it; -1: none
 };
 
 Expected<Batch> make_batch(const TokenOptions& options);

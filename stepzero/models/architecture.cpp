@@ -24,6 +24,11 @@ const Names<NormPlacement> placement_names = {
     {"pre", NormPlacement::pre}, {"post", NormPlacement::post}, {"sandwich", NormPlacement::sandwich}, {"branch", NormPlacement::branch}};
 const Names<PositionKind> position_names = {
     {"learned", PositionKind::learned}, {"sinusoidal", PositionKind::sinusoidal}, {"none", PositionKind::none}};
+const Names<QkNorm> qk_norm_names = {{"none", QkNorm::none}, {"head", QkNorm::head}, {"each_head", QkNorm::each_head},
+                                     {"all", QkNorm::all},   {"true", QkNorm::head}, {"false", QkNorm::none}};
+const Names<RopeScaling> rope_names = {
+    {"none", RopeScaling::none},         {"linear", RopeScaling::linear}, {"dynamic", RopeScaling::dynamic}, {"yarn", RopeScaling::yarn},
+    {"longrope", RopeScaling::longrope}, {"llama3", RopeScaling::llama3}, {"default", RopeScaling::none},    {"su", RopeScaling::longrope}};
 // The first name of each function is ours, the others are the library's (ACT2FN).
 const Names<Activation> activation_names = {{"identity", Activation::identity},
                                             {"relu", Activation::relu},
@@ -111,7 +116,36 @@ Expected<void> set_flag(Architecture& a, std::string_view text) {
 
 Expected<void> set_bias(Architecture& a, std::string_view text) {
   if (auto done = assign(a.attention_bias, parse_bool(text)); !done) return done;
-  a.mlp_bias = a.attention_bias;
+  a.attention_out_bias = a.mlp_bias = a.attention_bias;
+  return {};
+}
+
+Expected<void> set_attention_bias(Architecture& a, std::string_view text) {
+  if (auto done = assign(a.attention_bias, parse_bool(text)); !done) return done;
+  a.attention_out_bias = a.attention_bias;
+  return {};
+}
+
+Expected<void> set_layer_types(Architecture& a, std::string_view text) {
+  if (text.size() > Architecture::most_layers || text.find_first_not_of("sf") != std::string_view::npos) {
+    return fail(fmt::format("\"{}\" is not a word of the letters s and f", show(text)), "s: a layer with the window, f: a layer without");
+  }
+  a.layer_types = text;
+  return {};
+}
+
+// "1,1.05,1.2"
+template <std::vector<double> Architecture::* member>
+Expected<void> set_list(Architecture& a, std::string_view text) {
+  std::vector<double> list;
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    const auto value = parse_number(text.substr(0, comma), 1e-6, huge);
+    if (!value) return std::unexpected(value.error());
+    list.push_back(*value);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  a.*member = std::move(list);
   return {};
 }
 
@@ -131,33 +165,85 @@ const std::array field_table = std::to_array<Field>({
     {"ffn", "a whole number; 0: 4 width", set_count<&A::ffn, 0>},
     {"vocab", count, set_count<&A::vocab, 1>},
     {"positions", count, set_count<&A::positions, 1>},
+    {"embedding_width", "a whole number; 0: width", set_count<&A::embedding_width, 0>},
+    {"token_types", "rows of a table whose first is added to every token; 0: none", set_count<&A::token_types, 0>},
+    {"padding", "a token id; -1: none", set_count<&A::padding, A::no_padding>},
+    {"position_offset", count, set_count<&A::position_offset, 0>},
+    {"position_skips_padding", flag, set_flag<&A::position_skips_padding>},
     {"position", "learned, sinusoidal, none", [](A& a, std::string_view v) { return assign(a.position, parse_name(position_names, v)); }},
-    {"rotary", "channels of each head that turn, even; 0: none, -1: all", set_count<&A::rotary, A::whole_head>},
+    {"rotary", "channels of each head that turn, even; 0: none, -1: rotary_fraction of them", set_count<&A::rotary, A::whole_head>},
+    {"rotary_fraction", "a number from 0 to 1", set_number<&A::rotary_fraction, 0.0>},
+    {"rotary_interleaved", flag, set_flag<&A::rotary_interleaved>},
     {"rope_theta", number, set_number<&A::rope_theta, 1e-6>},
+    {"rope_theta_window", "a number; 0: rope_theta", set_number<&A::rope_theta_window, 0.0>},
+    {"rope_scaling", "none, linear, dynamic, yarn, longrope, llama3",
+     [](A& a, std::string_view v) { return assign(a.rope_scaling, parse_rope_scaling(v)); }},
+    {"rope_factor", number, set_number<&A::rope_factor, 1e-6>},
+    {"rope_original_positions", "a whole number; 0: positions", set_count<&A::rope_original_positions, 0>},
+    {"rope_attention_factor", "a number; 0: what the scaling says", set_number<&A::rope_attention_factor, 0.0>},
+    {"rope_low_freq", number, set_number<&A::rope_low_freq, 1e-6>},
+    {"rope_high_freq", number, set_number<&A::rope_high_freq, 1e-6>},
+    {"rope_beta_fast", number, set_number<&A::rope_beta_fast, 1e-6>},
+    {"rope_beta_slow", number, set_number<&A::rope_beta_slow, 1e-6>},
+    {"rope_truncate", flag, set_flag<&A::rope_truncate>},
+    {"rope_short", "numbers with commas between, one for each pair of channels", set_list<&A::rope_short>},
+    {"rope_long", "numbers with commas between, one for each pair of channels", set_list<&A::rope_long>},
+    {"rope_beyond", flag, set_flag<&A::rope_beyond>},
+    {"alibi", "a factor on the usual slopes; 0: none", set_number<&A::alibi, 0.0>},
     {"causal", flag, set_flag<&A::causal>},
     {"window", "keys a query sees, itself included; 0: all", set_count<&A::window, 0>},
+    {"layer_types", "letters s (window) and f (none), repeated over the layers", set_layer_types},
     {"norm", "layernorm, rmsnorm, none", [](A& a, std::string_view v) { return assign(a.norm, parse_name(norm_names, v)); }},
     {"norm_eps", number, set_number<&A::norm_eps, 0.0>},
     {"norm_placement", "pre, post, sandwich, branch",
      [](A& a, std::string_view v) { return assign(a.norm_placement, parse_name(placement_names, v)); }},
-    {"qk_norm", flag, set_flag<&A::qk_norm>},
+    {"norm_gain", flag, set_flag<&A::norm_gain>},
+    {"norm_bias", flag, set_flag<&A::norm_bias>},
+    {"norm_offset", flag, set_flag<&A::norm_offset>},
+    {"embedding_norm", flag, set_flag<&A::embedding_norm>},
+    {"final_norm", flag, set_flag<&A::final_norm>},
+    {"qk_norm", "none, head, each_head, all", [](A& a, std::string_view v) { return assign(a.qk_norm, parse_name(qk_norm_names, v)); }},
+    {"qk_norm_bias", flag, set_flag<&A::qk_norm_bias>},
     {"parallel_block", flag, set_flag<&A::parallel_block>},
+    {"shared_norm", flag, set_flag<&A::shared_norm>},
+    {"residual_from_norm", flag, set_flag<&A::residual_from_norm>},
     {"activation", "identity, relu, relu2, sigmoid, tanh, silu, quick_gelu, gelu, gelu_tanh",
      [](A& a, std::string_view v) { return assign(a.activation, parse_activation(v)); }},
     {"gated", flag, set_flag<&A::gated>},
     {"bias", flag, set_bias},
-    {"attention_bias", flag, set_flag<&A::attention_bias>},
+    {"attention_bias", flag, set_attention_bias},
+    {"attention_out_bias", flag, set_flag<&A::attention_out_bias>},
     {"mlp_bias", flag, set_flag<&A::mlp_bias>},
+    {"head_bias", flag, set_flag<&A::head_bias>},
+    {"head_transform", flag, set_flag<&A::head_transform>},
+    {"head_gelu", flag, set_flag<&A::head_gelu>},
+    {"clip_qkv", "a number; 0: none", set_number<&A::clip_qkv, 0.0>},
     {"attention_scale", "a number; 0: 1/sqrt(head_dim)", set_number<&A::attention_scale, 0.0>},
     {"attention_scale_by_layer", flag, set_flag<&A::attention_scale_by_layer>},
     {"attention_softcap", "a number; 0: none", set_number<&A::attention_softcap, 0.0>},
     {"residual_scale", number, set_number<&A::residual_scale, -huge>},
-    {"embedding_scale", number, set_number<&A::embedding_scale, -huge>},
+    {"embedding_scale", "a number; 0: sqrt(width)", set_number<&A::embedding_scale, -huge>},
     {"logit_scale", number, set_number<&A::logit_scale, -huge>},
     {"logit_softcap", "a number; 0: none", set_number<&A::logit_softcap, 0.0>},
     {"tied", flag, set_flag<&A::tied>},
     {"dropout", "a number from 0 to 0.99", set_dropout},
     {"init_std", number, set_number<&A::init_std, 0.0>},
+    {"experts", "a whole number; 0: none", set_count<&A::experts, 0, A::most_experts>},
+    {"experts_per_token", count, set_count<&A::experts_per_token, 0>},
+    {"shared_experts", count, set_count<&A::shared_experts, 0, A::most_experts>},
+    {"expert_ffn", "a whole number; 0: ffn", set_count<&A::expert_ffn, 0>},
+    {"dense_layers", "layers before the first with experts", set_count<&A::dense_layers, 0>},
+    {"router_bias", flag, set_flag<&A::router_bias>},
+    {"query_rank", "a whole number; 0: none", set_count<&A::query_rank, 0>},
+    {"key_value_rank", count, set_count<&A::key_value_rank, 0>},
+    {"key_dim", count, set_count<&A::key_dim, 0>},
+    {"key_rope_dim", count, set_count<&A::key_rope_dim, 0>},
+    {"value_dim", count, set_count<&A::value_dim, 0>},
+    {"decoder_layers", count, set_count<&A::decoder_layers, 0, A::most_layers>},
+    {"relative_positions", count, set_count<&A::relative_positions, 0>},
+    {"image", "pixels on a side", set_count<&A::image, 0, 65536>},
+    {"patch", "pixels on a side", set_count<&A::patch, 0, 65536>},
+    {"colours", count, set_count<&A::colours, 1, 65536>},
 });
 
 }  // namespace
@@ -166,6 +252,8 @@ std::span<const Field> fields() { return field_table; }
 
 Expected<Activation> parse_activation(std::string_view name) { return parse_name(activation_names, name); }
 std::string_view to_string(Activation a) { return name_of(activation_names, a); }
+std::string_view to_string(RopeScaling s) { return name_of(rope_names, s); }
+Expected<RopeScaling> parse_rope_scaling(std::string_view name) { return parse_name(rope_names, name); }
 std::string_view to_string(NormKind n) { return name_of(norm_names, n); }
 std::string_view to_string(NormPlacement p) { return name_of(placement_names, p); }
 
@@ -189,6 +277,22 @@ Expected<void> set_field(Architecture& a, std::string_view assignment) {
               fmt::format("the fields are {}", fmt::join(known, ", ")));
 }
 
+namespace {
+
+// In doubles, so that nothing overflows before it is refused.
+double parameters_about(const Architecture& a) {
+  const auto n = [](Index size) { return static_cast<double>(size); };
+  const double tables = n(a.vocab) * n(a.embedding_width) * (a.tied ? 1 : 2) + n(a.width) * n(a.embedding_width) +
+                        (n(a.position == PositionKind::learned ? a.positions : 0) + n(a.position_offset) + n(a.token_types)) * n(a.width) +
+                        n(a.relative_positions) * n(a.heads) + n(a.width) * n(a.colours) * n(a.patch) * n(a.patch);
+  const double attention = n(a.heads + a.kv_heads) * 2 * n(a.head_dim) + n(a.heads) * n(a.value_dim);
+  const double latent = (n(a.query_rank) + n(a.key_value_rank)) * (n(a.width) + n(a.heads) * n(a.key_dim + a.key_rope_dim + a.value_dim));
+  const double branch = (a.gated ? 3 : 2) * n(a.ffn) + 3 * n(a.experts + a.shared_experts) * n(a.expert_ffn);
+  return tables + n(a.layers + 2 * a.decoder_layers) * (n(a.width) * (attention + branch) + latent);
+}
+
+}  // namespace
+
 Expected<void> resolve(Architecture& a) {
   if (a.kv_heads == 0) a.kv_heads = a.heads;
   if (a.ffn == 0) a.ffn = 4 * a.width;
@@ -206,15 +310,27 @@ Expected<void> resolve(Architecture& a) {
     return fail(fmt::format("norm_placement = {} has no meaning in a parallel block", to_string(a.norm_placement)),
                 "set parallel_block=false or norm_placement=pre");
   }
-  if (a.rotary == Architecture::whole_head) a.rotary = a.head_dim;
+  if (a.expert_ffn == 0) a.expert_ffn = a.ffn;
+  if (a.experts * a.layers > 1'000'000)
+    return fail(fmt::format("{} layers of {} experts are more than a million experts", a.layers, a.experts));
+  if (a.embedding_width == 0) a.embedding_width = a.width;
+  if (a.embedding_scale == 0) a.embedding_scale = std::sqrt(static_cast<double>(a.width));
+  if (a.padding >= a.vocab) a.padding = Architecture::no_padding;
+  if (a.residual_from_norm && a.norm_placement != NormPlacement::pre) {
+    return fail(fmt::format("residual_from_norm has no meaning with norm_placement = {}", to_string(a.norm_placement)));
+  }
+  if (a.rotary == Architecture::whole_head) a.rotary = static_cast<Index>(static_cast<double>(a.head_dim) * a.rotary_fraction);
   if (a.rotary % 2 != 0 || a.rotary > a.head_dim) {
     return fail(fmt::format("rotary = {} must be even and at most head_dim = {}", a.rotary, a.head_dim));
   }
+  if (a.rope_original_positions == 0) a.rope_original_positions = a.positions;
+  for (const auto* list : {&a.rope_short, &a.rope_long}) {
+    if (a.rope_scaling == RopeScaling::longrope && a.rotary > 0 && static_cast<Index>(list->size()) != a.rotary / 2) {
+      return fail(fmt::format("longrope needs {} factors, one for each pair of turned channels, and has {}", a.rotary / 2, list->size()));
+    }
+  }
   if (a.attention_scale == 0) a.attention_scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
-  const double parameters = static_cast<double>(a.vocab) * static_cast<double>(a.width) * (a.tied ? 1 : 2) +
-                            static_cast<double>(a.layers) * static_cast<double>(a.width) *
-                                (static_cast<double>(a.heads + a.kv_heads) * 2 * static_cast<double>(a.head_dim) +
-                                 (a.gated ? 3.0 : 2.0) * static_cast<double>(a.ffn));
+  const double parameters = parameters_about(a);
   if (!(parameters <= 1e13)) {
     return fail(fmt::format("this description has about {:.1e} parameters, {:.0f} TB in float32; the limit is 1e13", parameters,
                             parameters * 4e-12));

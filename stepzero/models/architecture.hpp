@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "stepzero/core/error.hpp"
 #include "stepzero/core/view.hpp"
@@ -13,6 +14,8 @@ namespace stepzero {
 enum class NormKind : std::uint8_t { layernorm, rmsnorm, none };
 enum class NormPlacement : std::uint8_t { pre, post, sandwich, branch };
 enum class PositionKind : std::uint8_t { learned, sinusoidal, none };
+enum class QkNorm : std::uint8_t { none, head, each_head, all };  // one gain for all heads, one for each; all heads as one vector
+enum class RopeScaling : std::uint8_t { none, linear, dynamic, yarn, longrope, llama3 };
 enum class Activation : std::uint8_t { identity, relu, relu2, sigmoid, tanh, silu, quick_gelu, gelu, gelu_tanh };
 
 struct Architecture {
@@ -20,6 +23,7 @@ struct Architecture {
   std::string family;
 
   static constexpr Index most_layers = 10000;
+  static constexpr Index most_experts = 65536;
   Index layers = 12;
   Index width = 768;
   Index heads = 12;
@@ -28,36 +32,94 @@ struct Architecture {
   Index ffn = 0;       // 4 width
   Index vocab = 50257;
   Index positions = 1024;
+  Index embedding_width = 0;  // of the token table: width; where it differs, two matrices lead in and out (OPT)
+  Index token_types = 0;      // rows of a table whose first row is added to every token (BERT); 0: none
+  static constexpr Index no_padding = -1;
+  Index padding = no_padding;  // the id whose row stays zero and gets no gradient from the lookup
 
   PositionKind position = PositionKind::learned;
+  Index position_offset = 0;            // rows of the table before position 0 (OPT, RoBERTa)
+  bool position_skips_padding = false;  // tokens of padding are not counted (RoBERTa)
   static constexpr Index whole_head = -1;
-  Index rotary = 0;  // channels of each head that turn; 0: none
+  Index rotary = 0;  // channels of each head that turn; 0: none; whole_head: rotary_fraction of them
+  double rotary_fraction = 1;
+  bool rotary_interleaved = false;  // pairs are neighbours (GPT-J, Cohere) rather than half a head apart
   double rope_theta = 10000;
+  double rope_theta_window = 0;  // in the layers with a window (Gemma 3), which then know no scaling; 0: the same
+  RopeScaling rope_scaling = RopeScaling::none;
+  double rope_factor = 1;
+  Index rope_original_positions = 0;  // positions
+  double rope_attention_factor = 0;   // on turned queries and keys; 0: what the scaling says
+  double rope_low_freq = 1;           // llama3
+  double rope_high_freq = 4;
+  double rope_beta_fast = 32;  // yarn
+  double rope_beta_slow = 1;
+  bool rope_truncate = true;
+  std::vector<double> rope_short = {};  // longrope: one factor a pair, up to rope_original_positions tokens
+  std::vector<double> rope_long = {};   // ... and beyond
+  bool rope_beyond = false;             // the sequence is longer than that
+  double alibi = 0;                     // times the usual slopes; 0: none
   bool causal = true;
-  Index window = 0;  // 0: sees everything
+  Index window = 0;              // 0: sees everything
+  std::string layer_types = {};  // a letter a layer, repeated: s has the window, f has none; empty: all have it
 
   NormKind norm = NormKind::layernorm;
   double norm_eps = 1e-5;
   NormPlacement norm_placement = NormPlacement::pre;
-  bool qk_norm = false;
+  bool norm_gain = true;
+  bool norm_bias = true;     // of LayerNorm; RMSNorm has none
+  bool norm_offset = false;  // the stored gain is gain - 1 (Gemma)
+  bool embedding_norm = false;
+  bool final_norm = true;  // but never after post-norm blocks
+  QkNorm qk_norm = QkNorm::none;
+  bool qk_norm_bias = false;
   bool parallel_block = false;
+  bool shared_norm = false;         // both branches of a parallel block read one norm
+  bool residual_from_norm = false;  // the stream goes on from the norm's output (BLOOM's option)
 
   Activation activation = Activation::gelu_tanh;
   bool gated = false;
-  bool attention_bias = true;
+  bool attention_bias = true;      // of q, k, v
+  bool attention_out_bias = true;  // of the output projection
   bool mlp_bias = true;
+  bool head_bias = false;
+  bool head_transform = false;  // dense, activation, norm before the head (BERT)
+  bool head_gelu = false;       // its activation is gelu, whatever that of the blocks (RoBERTa)
+  double clip_qkv = 0;          // 0: none
 
   double attention_scale = 0;             // 1 / sqrt(head_dim)
   bool attention_scale_by_layer = false;  // further divided by the layer's number, from 1 (GPT-2's option)
   double attention_softcap = 0;           // 0: none
   double residual_scale = 1;
-  double embedding_scale = 1;
+  double embedding_scale = 1;  // 0: sqrt(width)
   double logit_scale = 1;
   double logit_softcap = 0;  // 0: none
   bool tied = true;
   double dropout = 0;
   double init_std = 0.02;
+
+  // Families whose tensors are known and whose forward pass is not there yet.
+  Index experts = 0;  // of each layer from dense_layers on; 0: none
+  Index experts_per_token = 0;
+  Index shared_experts = 0;
+  Index expert_ffn = 0;  // ffn
+  Index dense_layers = 0;
+  bool router_bias = false;  // a correction of the experts' scores (DeepSeek-V3)
+  Index query_rank = 0;      // of latent attention (DeepSeek): 0: queries are projected directly
+  Index key_value_rank = 0;
+  Index key_dim = 0;       // of a head: the part that does not turn
+  Index key_rope_dim = 0;  // ... and the part that does
+  Index value_dim = 0;
+  Index decoder_layers = 0;      // of an encoder-decoder (T5)
+  Index relative_positions = 0;  // buckets of a relative bias
+  Index image = 0;               // ViT: pixels on a side, of a patch, and colours
+  Index patch = 0;
+  Index colours = 3;
 };
+
+inline bool has_window(const Architecture& a, Index layer) {
+  return a.window > 0 && (a.layer_types.empty() || a.layer_types[static_cast<std::size_t>(layer) % a.layer_types.size()] == 's');
+}
 
 // Fills in derived sizes; says which field is wrong and what would fit.
 Expected<void> resolve(Architecture& a);
@@ -77,5 +139,7 @@ Expected<Activation> parse_activation(std::string_view name);
 std::string_view to_string(Activation a);
 std::string_view to_string(NormKind n);
 std::string_view to_string(NormPlacement p);
+std::string_view to_string(RopeScaling s);
+Expected<RopeScaling> parse_rope_scaling(std::string_view name);
 
 }  // namespace stepzero

@@ -1,10 +1,13 @@
 #include "stepzero/models/build.hpp"
 
+#include <bit>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "stepzero/models/family.hpp"
+#include "stepzero/models/rope.hpp"
 
 namespace stepzero {
 
@@ -22,14 +25,27 @@ AnyOp elementwise(Activation f, Index width, const std::variant<Phi...>*) {
   return op;
 }
 
+// Press et al. 2021: powers of 2^(-8/n) for n = 2^k heads, and every second of the next series for the heads beyond.
+std::vector<double> alibi_slopes(const Architecture& a) {
+  std::vector<double> slopes;
+  if (a.alibi == 0) return slopes;
+  const auto power = static_cast<Index>(std::bit_floor(static_cast<std::uint64_t>(a.heads)));
+  for (Index h = 0; h < a.heads; ++h) {
+    const double n = static_cast<double>(h < power ? power : 2 * power);
+    const double k = static_cast<double>(h < power ? h + 1 : 2 * (h - power) + 1);
+    slopes.push_back(a.alibi * std::exp2(-8 * k / n));
+  }
+  return slopes;
+}
+
 class Builder {
  public:
-  explicit Builder(const Architecture& a) : a_(a), names_(find_family(a.family)->names) {}
+  explicit Builder(const Architecture& a) : a_(a), names_(tensor_names(a)) {}
 
   Graph build() {
     int x = embed();
     for (int l = 0; l < static_cast<int>(a_.layers); ++l) x = a_.parallel_block ? parallel(x, l) : serial(x, l);
-    if (a_.norm_placement != NormPlacement::post) x = norm("final.norm", std::string(names_.final_norm), x, -1);
+    if (a_.final_norm && a_.norm_placement != NormPlacement::post) x = norm("final.norm", std::string(names_.final_norm), x, -1);
     head(x);
     return std::move(graph_);
   }
@@ -58,20 +74,45 @@ class Builder {
 
   Storage storage() const { return names_.in_out ? Storage::in_out : Storage::out_in; }
 
+  // The tensors of a norm: one, or one for each group, as rows of one tensor or under names of their own.
+  template <class N>
+  std::vector<ParamUse> norm_params(const std::string& stem, const char* kind, const N& op, Role role, int layer) {
+    const double neutral = a_.norm_offset ? 0 : 1;
+    const Index width = op.width;
+    const Index sets = op.gain_per_group ? op.groups : 1;
+    std::vector<ParamUse> uses;
+    const bool named = stem.find("{}") != std::string::npos;
+    if (op.gain_per_group && !named) {
+      const int param = graph_.add_param({stem + kind, {sets, width}, role, layer, 1, width, neutral});
+      for (Index k = 0; k < sets; ++k) uses.push_back({param, k, 0, 1, width});
+      return uses;
+    }
+    for (Index k = 0; k < sets; ++k) {
+      const std::string name = named ? fmt::format(fmt::runtime(stem), k) : stem;
+      uses.push_back(graph_.whole(graph_.add_param({name + kind, {width}, role, layer, 1, width, neutral})));
+    }
+    return uses;
+  }
+
   template <class N>
   int norm_node(const std::string& node, const std::string& stem, int x, int layer, N op) {
+    op.eps = a_.norm_eps;
+    op.unit_offset = a_.norm_offset;
     std::vector<ParamUse> uses;
-    if (op.gain) uses.push_back(graph_.whole(vector_param(stem + ".weight", op.width, Role::gain, layer)));
-    if (op.bias) uses.push_back(graph_.whole(vector_param(stem + ".bias", op.width, Role::bias, layer)));
+    if (op.gain) uses = norm_params(stem, ".weight", op, Role::gain, layer);
+    if (op.bias) {
+      const auto biases = norm_params(stem, ".bias", op, Role::bias, layer);
+      uses.insert(uses.end(), biases.begin(), biases.end());
+    }
     return graph_.add_node(node, op, {x}, uses);
   }
 
   int norm(const std::string& node, const std::string& stem, int x, int layer) {
     switch (a_.norm) {
       case NormKind::layernorm:
-        return norm_node(node, stem, x, layer, LayerNorm{.width = a_.width, .eps = a_.norm_eps});
+        return norm_node(node, stem, x, layer, LayerNorm{.width = a_.width, .gain = a_.norm_gain, .bias = a_.norm_bias});
       case NormKind::rmsnorm:
-        return norm_node(node, stem, x, layer, RmsNorm{.width = a_.width, .eps = a_.norm_eps});
+        return norm_node(node, stem, x, layer, RmsNorm{.width = a_.width, .gain = a_.norm_gain});
       case NormKind::none:
         break;
     }
@@ -84,31 +125,54 @@ class Builder {
   }
 
   int embed() {
-    token_ = graph_.add_param({std::string(names_.token) + ".weight", {a_.vocab, a_.width}, Role::token_embedding, -1, a_.vocab, a_.width});
-    int x = graph_.add_node("embed.tokens", TokenEmbedding{a_.vocab, a_.width}, {}, {graph_.whole(token_)});
-    if (a_.embedding_scale != 1) x = graph_.add_node("embed.scale", Scale{a_.width, a_.embedding_scale}, {x});
-    if (a_.position == PositionKind::learned) {
-      const int p = graph_.add_param(
-          {std::string(names_.position) + ".weight", {a_.positions, a_.width}, Role::position_embedding, -1, a_.positions, a_.width});
-      x = graph_.add_node("embed.positions", LearnedPosition{a_.positions, a_.width}, {x}, {graph_.whole(p)});
-    } else if (a_.position == PositionKind::sinusoidal) {
-      x = graph_.add_node("embed.positions", SinusoidalPosition{a_.width}, {x});
+    const Index width = a_.embedding_width;
+    token_ = table_param(names_.token, a_.vocab, width, Role::token_embedding, a_.padding);
+    int x = graph_.add_node("embed.tokens", TokenEmbedding{a_.vocab, width, a_.padding}, {}, {graph_.whole(token_)});
+    if (a_.embedding_scale != 1) x = graph_.add_node("embed.scale", Scale{width, a_.embedding_scale}, {x});
+    if (width != a_.width) x = projection("embed.in", names_.project_in, x, width, a_.width);
+    if (a_.token_types > 0) {
+      const int p = table_param(names_.token_type, a_.token_types, a_.width, Role::position_embedding);
+      x = graph_.add_node("embed.types", LearnedPosition{.positions = a_.token_types, .width = a_.width, .constant = true}, {x},
+                          {graph_.whole(p)});
     }
-    x = drop("embed.dropout", x);
+    x = drop("embed.dropout", embedding_norm(positions(x)));
     graph_.nodes.back().name = "stream.0";
     return x;
+  }
+
+  int positions(int x) {
+    if (a_.position == PositionKind::sinusoidal) return graph_.add_node("embed.positions", SinusoidalPosition{a_.width}, {x});
+    if (a_.position == PositionKind::none) return x;
+    const Index padding = a_.position_skips_padding ? a_.padding : Architecture::no_padding;
+    const int p = table_param(names_.position, a_.positions + a_.position_offset, a_.width, Role::position_embedding, padding);
+    const LearnedPosition op{.positions = a_.positions, .width = a_.width, .offset = a_.position_offset, .padding = padding};
+    return graph_.add_node("embed.positions", op, {x}, {graph_.whole(p)});
+  }
+
+  int embedding_norm(int x) { return a_.embedding_norm ? norm("embed.norm", std::string(names_.embedding_norm), x, -1) : x; }
+
+  int table_param(std::string_view stem, Index rows, Index width, Role role, Index zero_row = -1) {
+    return graph_.add_param({std::string(stem) + ".weight", {rows, width}, role, -1, rows, width, 1, zero_row});
+  }
+
+  // A matrix outside the blocks: (out, in) in every family.
+  int projection(const std::string& node, std::string_view stem, int x, Index in, Index out, bool bias = false) {
+    const int weight = graph_.add_param({std::string(stem) + ".weight", {out, in}, Role::projection, -1, in, out});
+    std::vector<ParamUse> uses = {graph_.whole(weight)};
+    if (bias) uses.push_back(graph_.whole(vector_param(std::string(stem) + ".bias", out, Role::bias, -1)));
+    return graph_.add_node(node, Linear{in, out, bias}, {x}, uses);
   }
 
   struct Heads {
     int q, k, v;
   };
 
-  // q, k, v as three products; in a fused tensor each is a block of it.
+  // q, k, v as three products; in a fused tensor each is a block of it, or one block for each group of heads.
   Heads project(const std::string& at, int x, int l) {
     const Index nq = a_.heads * a_.head_dim;
     const Index nk = a_.kv_heads * a_.head_dim;
     const bool bias = a_.attention_bias;
-    if (!names_.fused_qkv) {
+    if (names_.fused_qkv == FusedQkv::none) {
       return {linear(at + "q", block_name(names_.q, l), x, a_.width, nq, bias, Role::query, l),
               linear(at + "k", block_name(names_.k, l), x, a_.width, nk, bias, Role::key, l),
               linear(at + "v", block_name(names_.v, l), x, a_.width, nk, bias, Role::value, l)};
@@ -116,36 +180,69 @@ class Builder {
     const std::string stem = block_name(names_.qkv, l);
     const int weight = matrix_param(stem, a_.width, nq + 2 * nk, Role::query_key_value, l);
     const int b = bias ? vector_param(stem + ".bias", nq + 2 * nk, Role::bias, l) : -1;
+    const Index groups = names_.fused_qkv == FusedQkv::groups ? a_.kv_heads : 1;
+    const Index stride = (nq + 2 * nk) / groups;
     const auto part = [&](const char* name, Index start, Index n) {
-      std::vector<ParamUse> uses = {names_.in_out ? ParamUse{weight, 0, start, a_.width, n} : ParamUse{weight, start, 0, n, a_.width}};
-      if (bias) uses.push_back({b, 0, start, 1, n});
-      return graph_.add_node(at + name, Linear{a_.width, n, bias, storage()}, {x}, uses);
+      const Index rows = n / groups;
+      std::vector<ParamUse> uses;
+      for (Index g = 0; g < groups; ++g) {
+        const Index at_row = start + g * stride;
+        uses.push_back(names_.in_out ? ParamUse{weight, 0, at_row, a_.width, rows} : ParamUse{weight, at_row, 0, rows, a_.width});
+      }
+      for (Index g = 0; bias && g < groups; ++g) uses.push_back({b, 0, start + g * stride, 1, rows});
+      return graph_.add_node(at + name, Linear{a_.width, n, bias, storage(), groups}, {x}, uses);
     };
-    return {part("q", 0, nq), part("k", nq, nk), part("v", nq + nk, nk)};
+    const int q = part("q", 0, nq);
+    const int k = part("k", nq / groups, nk);
+    return {q, k, part("v", (nq + nk) / groups, nk)};
+  }
+
+  Heads clip(const std::string& at, Heads h) {
+    if (a_.clip_qkv == 0) return h;
+    const auto one = [&](const char* name, int x) {
+      return graph_.add_node(at + name, Clip{channels_of(graph_.nodes[static_cast<std::size_t>(x)].op), a_.clip_qkv}, {x});
+    };
+    const int q = one("q_clip", h.q);
+    const int k = one("k_clip", h.k);
+    return {q, k, one("v_clip", h.v)};
   }
 
   int head_norm(const std::string& node, std::string_view stem, int x, Index heads, int l) {
-    const std::string name = block_name(stem, l);
+    // {} in the stem is the head's number, of which the layer's knows nothing
+    const std::string name = fmt::format(fmt::runtime(names_.block), l) + std::string(stem);
+    const bool all = a_.qk_norm == QkNorm::all;
+    const Index width = all ? heads * a_.head_dim : a_.head_dim;
+    const Index groups = all ? 1 : heads;
+    const bool each = a_.qk_norm == QkNorm::each_head;
     if (a_.norm == NormKind::layernorm) {
-      return norm_node(node, name, x, l, LayerNorm{.width = a_.head_dim, .eps = a_.norm_eps, .bias = false, .groups = heads});
+      return norm_node(node, name, x, l, LayerNorm{.width = width, .bias = a_.qk_norm_bias, .groups = groups, .gain_per_group = each});
     }
-    return norm_node(node, name, x, l, RmsNorm{.width = a_.head_dim, .eps = a_.norm_eps, .groups = heads});
+    return norm_node(node, name, x, l, RmsNorm{.width = width, .groups = groups, .gain_per_group = each});
   }
 
-  int turn(const std::string& node, int x, Index heads) {
-    return graph_.add_node(node, Rotary{.heads = heads, .head_dim = a_.head_dim, .turned = a_.rotary, .base = a_.rope_theta}, {x});
+  int turn(const std::string& node, int x, Index heads, const RopeTable& rope) {
+    return graph_.add_node(node,
+                           Rotary{.heads = heads,
+                                  .head_dim = a_.head_dim,
+                                  .turned = a_.rotary,
+                                  .base = rope.base,
+                                  .interleaved = a_.rotary_interleaved,
+                                  .frequencies = rope.frequencies,
+                                  .stretch = rope.stretch},
+                           {x});
   }
 
   int attention(int x, int l) {
     const std::string at = fmt::format("blocks.{}.attn.", l);
-    auto [q, k, v] = project(at, x, l);
-    if (a_.qk_norm) {
+    auto [q, k, v] = clip(at, project(at, x, l));
+    if (a_.qk_norm != QkNorm::none) {
       q = head_norm(at + "q_norm", names_.q_norm, q, a_.heads, l);
       k = head_norm(at + "k_norm", names_.k_norm, k, a_.kv_heads, l);
     }
     if (a_.rotary > 0) {
-      q = turn(at + "q_rot", q, a_.heads);
-      k = turn(at + "k_rot", k, a_.kv_heads);
+      const RopeTable rope = rope_table(a_, l);
+      q = turn(at + "q_rot", q, a_.heads, rope);
+      k = turn(at + "k_rot", k, a_.kv_heads, rope);
     }
     const double scale = a_.attention_scale / (a_.attention_scale_by_layer ? l + 1 : 1);
     const int mix = graph_.add_node(at + "mix",
@@ -155,10 +252,11 @@ class Builder {
                                               .value_dim = a_.head_dim,
                                               .scale = scale,
                                               .causal = a_.causal,
-                                              .window = a_.window,
-                                              .softcap = a_.attention_softcap},
+                                              .window = has_window(a_, l) ? a_.window : 0,
+                                              .softcap = a_.attention_softcap,
+                                              .alibi = alibi_slopes(a_)},
                                     {q, k, v});
-    const int out = linear(at + "out", block_name(names_.attn_out, l), mix, a_.heads * a_.head_dim, a_.width, a_.attention_bias,
+    const int out = linear(at + "out", block_name(names_.attn_out, l), mix, a_.heads * a_.head_dim, a_.width, a_.attention_out_bias,
                            Role::attention_out, l);
     return drop(at + "dropout", out);
   }
@@ -172,7 +270,10 @@ class Builder {
       return graph_.add_node(at + "act", elementwise(a_.activation, a_.ffn, static_cast<const AnyOp*>(nullptr)), {u});
     };
     int h = 0;
-    if (a_.gated) {
+    if (a_.gated && names_.fused_gate) {
+      const auto [gate, up] = gate_and_up(at, x, l);
+      h = graph_.add_node(at + "product", Multiply{a_.ffn}, {activate(gate), up});
+    } else if (a_.gated) {
       const int act = activate(into("gate", names_.ffn_gate, Role::ffn_gate));
       h = graph_.add_node(at + "product", Multiply{a_.ffn}, {act, into("up", names_.ffn_in, Role::ffn_in)});
     } else {
@@ -180,6 +281,21 @@ class Builder {
     }
     const int out = linear(at + "out", block_name(names_.ffn_out, l), h, a_.ffn, a_.width, a_.mlp_bias, Role::ffn_out, l);
     return drop(at + "dropout", out);
+  }
+
+  // Two halves of one tensor.
+  std::pair<int, int> gate_and_up(const std::string& at, int x, int l) {
+    const std::string stem = block_name(names_.ffn_gate_in, l);
+    const int weight = matrix_param(stem, a_.width, 2 * a_.ffn, Role::ffn_in, l);
+    const int b = a_.mlp_bias ? vector_param(stem + ".bias", 2 * a_.ffn, Role::bias, l) : -1;
+    const auto half = [&](const char* node, Index start) {
+      std::vector<ParamUse> uses = {names_.in_out ? ParamUse{weight, 0, start, a_.width, a_.ffn}
+                                                  : ParamUse{weight, start, 0, a_.ffn, a_.width}};
+      if (a_.mlp_bias) uses.push_back({b, 0, start, 1, a_.ffn});
+      return graph_.add_node(at + node, Linear{a_.width, a_.ffn, a_.mlp_bias, storage()}, {x}, uses);
+    };
+    const int gate = half("gate", 0);
+    return {gate, half("up", a_.ffn)};
   }
 
   int add(const std::string& node, int x, int branch) {
@@ -196,7 +312,7 @@ class Builder {
     int out = branch(in, l);
     if (place == P::sandwich) out = norm(at + "post_norm", block_name(after, l), out, l);
     if (place == P::branch) out = norm(at + "post_norm", block_name(before, l), out, l);
-    if (place != P::post || a_.norm == NormKind::none) return add(result, x, out);
+    if (place != P::post || a_.norm == NormKind::none) return add(result, a_.residual_from_norm ? in : x, out);
     return norm(result, block_name(before, l), add(at + "sum", x, out), l);
   }
 
@@ -208,32 +324,45 @@ class Builder {
                     [&](int in, int layer) { return feed_forward(in, layer); });
   }
 
-  // Both branches read the block's input, each through a norm of its own, and are added to it.
+  // Both branches read the block's input, through one norm or each through its own, and are added to it.
   int parallel(int x, int l) {
     const std::string at = fmt::format("blocks.{}.", l);
-    const int a = attention(norm(at + "attn.norm", block_name(names_.attn_norm, l), x, l), l);
-    const int f = feed_forward(norm(at + "ffn.norm", block_name(names_.ffn_norm, l), x, l), l);
+    const int first = norm(at + "attn.norm", block_name(names_.attn_norm, l), x, l);
+    const int a = attention(first, l);
+    const int f = feed_forward(a_.shared_norm ? first : norm(at + "ffn.norm", block_name(names_.ffn_norm, l), x, l), l);
     return add(fmt::format("stream.{}", l + 1), add(at + "mid", x, a), f);
   }
 
   void head(int x) {
+    const Index width = a_.embedding_width;
+    if (a_.head_transform) {
+      x = projection("head.dense", names_.head_dense, x, a_.width, a_.width, true);
+      x = graph_.add_node("head.act",
+                          elementwise(a_.head_gelu ? Activation::gelu : a_.activation, a_.width, static_cast<const AnyOp*>(nullptr)), {x});
+      x = norm("head.norm", std::string(names_.head_norm), x, -1);
+    }
+    if (width != a_.width) x = projection("head.out", names_.project_out, x, a_.width, width);
     const int weight =
-        a_.tied ? token_
-                : graph_.add_param({std::string(names_.head) + ".weight", {a_.vocab, a_.width}, Role::head, -1, a_.width, a_.vocab});
-    x = graph_.add_node("logits", Linear{a_.width, a_.vocab}, {x}, {graph_.whole(weight)});
+        a_.tied ? token_ : graph_.add_param({std::string(names_.head) + ".weight", {a_.vocab, width}, Role::head, -1, width, a_.vocab});
+    std::vector<ParamUse> uses = {graph_.whole(weight)};
+    if (a_.head_bias) uses.push_back(graph_.whole(vector_param(std::string(names_.head_bias), a_.vocab, Role::bias, -1)));
+    x = graph_.add_node("logits", Linear{width, a_.vocab, a_.head_bias}, {x}, uses);
     if (a_.logit_scale != 1) x = graph_.add_node("logits.scaled", Scale{a_.vocab, a_.logit_scale}, {x});
     if (a_.logit_softcap > 0) x = graph_.add_node("logits.capped", Softcap{a_.vocab, a_.logit_softcap}, {x});
     graph_.add_node("loss", CrossEntropy{a_.vocab}, {x});
   }
 
   const Architecture& a_;
-  const TensorNames& names_;
+  const TensorNames names_;
   Graph graph_;
   int token_ = 0;
 };
 
 }  // namespace
 
-Graph build_graph(const Architecture& a) { return Builder(a).build(); }
+Graph build_graph(const Architecture& a) {
+  const Family* family = find_family(a.family);
+  return family->tensors != nullptr ? family->tensors(a) : Builder(a).build();
+}
 
 }  // namespace stepzero

@@ -1,13 +1,15 @@
 #pragma once
 // From an architecture description to the graph of ops.
 //
-// Node names: embed.*, stream.0 (what enters the first block), blocks.l.attn.{norm,q,k,v,q_norm,k_norm,q_rot,k_rot,mix,out},
-// blocks.l.mid, blocks.l.ffn.{norm,in,gate,act,product,out}, stream.l+1 (what leaves block l), final.norm, logits, loss.
+// Node names: embed.*, stream.0 (what enters the first block), blocks.l.attn.{norm,q,k,v,q_clip,k_clip,v_clip,q_norm,k_norm,
+// q_rot,k_rot,mix,out},
+// blocks.l.mid, blocks.l.ffn.{norm,in,gate,act,product,out}, stream.l+1 (what leaves block l), final.norm, head.*, logits, loss.
 #include "stepzero/graph/graph.hpp"
 #include "stepzero/models/architecture.hpp"
 
 namespace stepzero {
 
-Graph build_graph(const Architecture& a);  // `a` has been resolved
+// `a` has been resolved. A family whose forward pass is not there yet has parameters and no nodes.
+Graph build_graph(const Architecture& a);
 
 }  // namespace stepzero

@@ -81,6 +81,14 @@ const nlohmann::json* ConfigReader::object(std::string_view key) {
   return value->is_object() ? value : nullptr;
 }
 
+const nlohmann::json* ConfigReader::array(std::string_view key) {
+  std::string_view found;
+  const auto* value = find({key}, found);
+  if (value == nullptr) return nullptr;
+  if (!value->is_array()) complain(key, fmt::format("expected a list, found {}", show(value->dump())));
+  return value->is_array() ? value : nullptr;
+}
+
 Expected<void> ConfigReader::finish() const {
   if (!error_.message.empty()) return std::unexpected(error_);
   return {};

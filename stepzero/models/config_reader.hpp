@@ -15,6 +15,12 @@ class ConfigReader {
  public:
   ConfigReader(const nlohmann::json& object, std::string file) : object_(object), file_(std::move(file)) {}
 
+  [[nodiscard]] bool has(std::string_view key) const { return object_.contains(key); }
+  [[nodiscard]] bool is_null(std::string_view key) const {
+    const auto it = object_.find(key);
+    return it != object_.end() && it->is_null();
+  }
+
   using Keys = std::initializer_list<std::string_view>;  // a key and its aliases; null counts as missing
 
   Index count(Keys keys, Index fallback, Index low = 1, Index high = Index{1} << 31);
@@ -22,6 +28,8 @@ class ConfigReader {
   bool flag(Keys keys, bool fallback);
   std::string text(Keys keys, std::string_view fallback);
   [[nodiscard]] const nlohmann::json* object(std::string_view key);
+  [[nodiscard]] const nlohmann::json* array(std::string_view key);
+  [[nodiscard]] const std::string& file() const { return file_; }
 
   void complain(std::string_view key, std::string message);
   [[nodiscard]] Expected<void> finish() const;

@@ -1,6 +1,5 @@
 #include "stepzero/models/model.hpp"
 
-#include <array>
 #include <filesystem>
 #include <vector>
 
@@ -17,32 +16,33 @@ namespace stepzero {
 
 namespace {
 
-constexpr std::array preset_table = std::to_array<Preset>({
-    {"gpt2", R"({"model_type": "gpt2"})"},
-    {"gpt2-medium", R"({"model_type": "gpt2", "n_embd": 1024, "n_layer": 24, "n_head": 16})"},
-    {"gpt2-large", R"({"model_type": "gpt2", "n_embd": 1280, "n_layer": 36, "n_head": 20})"},
-    {"gpt2-xl", R"({"model_type": "gpt2", "n_embd": 1600, "n_layer": 48, "n_head": 25})"},
-    {"tinyllama-1.1b", R"({"model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 22, "num_attention_heads": 32,
-      "num_key_value_heads": 4, "intermediate_size": 5632, "rms_norm_eps": 1e-5})"},
-    {"llama-2-7b", R"({"model_type": "llama", "max_position_embeddings": 4096, "rms_norm_eps": 1e-5})"},
-    {"llama-2-13b", R"({"model_type": "llama", "hidden_size": 5120, "num_hidden_layers": 40, "num_attention_heads": 40,
-      "intermediate_size": 13824, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5})"},
-    {"llama-2-70b", R"({"model_type": "llama", "hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64,
-      "num_key_value_heads": 8, "intermediate_size": 28672, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5})"},
-    {"llama-3-8b", R"({"model_type": "llama", "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256,
-      "max_position_embeddings": 8192, "rope_theta": 500000.0, "rms_norm_eps": 1e-5})"},
-    {"llama-3-70b", R"({"model_type": "llama", "hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64,
-      "num_key_value_heads": 8, "intermediate_size": 28672, "vocab_size": 128256, "max_position_embeddings": 8192,
-      "rope_theta": 500000.0, "rms_norm_eps": 1e-5})"},
-    // The shape of 3.1; its rotary scaling, which only matters beyond 8192 positions, is left out.
-    {"llama-3-405b", R"({"model_type": "llama", "hidden_size": 16384, "num_hidden_layers": 126, "num_attention_heads": 128,
-      "num_key_value_heads": 8, "intermediate_size": 53248, "vocab_size": 128256, "max_position_embeddings": 8192,
-      "rope_theta": 500000.0, "rms_norm_eps": 1e-5})"},
-});
+// The text model inside a multimodal file. Where both say something about the same size, they must agree.
+Expected<nlohmann::json> text_model(nlohmann::json config, const std::string& file) {
+  for (const char* key : {"text_config", "llm_config"}) {
+    const auto nested = config.is_object() ? config.find(key) : config.end();
+    if (nested == config.end() || !nested->is_object()) continue;
+    nlohmann::json inner = *nested;
+    for (const char* size : {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
+                             "intermediate_size", "vocab_size"}) {
+      if (config.contains(size) && inner.contains(size) && config[size] != inner[size]) {
+        return fail(
+            fmt::format("{}: \"{}\" is {}, but {} in \"{}\"", show(file), size, show(config[size].dump()), show(inner[size].dump()), key));
+      }
+    }
+    for (const char* shared : {"model_type", "tie_word_embeddings"}) {
+      if (!inner.contains(shared) && config.contains(shared)) inner[shared] = config[shared];
+    }
+    return inner;
+  }
+  return config;
+}
 
-Expected<Architecture> import(std::string_view text, const std::string& file) {
-  auto config = parse_json(text, file);
+Expected<Architecture> import(std::string_view text, const std::string& file, std::string_view like) {
+  auto parsed = parse_json(text, file);
+  if (!parsed) return std::unexpected(parsed.error());
+  auto config = text_model(std::move(*parsed), file);
   if (!config) return std::unexpected(config.error());
+  if (!like.empty() && config->is_object()) (*config)["model_type"] = like;
   const auto type = config->is_object() ? config->find("model_type") : config->end();
   if (!config->is_object() || type == config->end() || !type->is_string()) {
     return fail(fmt::format("{}: \"model_type\" is missing", show(file)), "a Hugging Face config.json names its family there");
@@ -52,21 +52,19 @@ Expected<Architecture> import(std::string_view text, const std::string& file) {
     std::vector<std::string_view> known;
     for (const Family& f : families()) known.push_back(f.model_type);
     return fail(fmt::format("{}: unknown model_type \"{}\"", show(file), show(type->get<std::string>())),
-                fmt::format("known are {}", fmt::join(known, ", ")));
+                fmt::format("known are {}; --like FAMILY reads it as one of them", fmt::join(known, ", ")));
   }
   return family->import(*config, file);
 }
 
 }  // namespace
 
-std::span<const Preset> presets() { return preset_table; }
-
-Expected<Architecture> load_model(const std::string& model) {
+Expected<Architecture> load_model(const std::string& model, std::string_view like) {
   std::vector<std::string> known;
-  for (const Preset& preset : preset_table) {
+  for (const Preset& preset : presets()) {
     known.emplace_back(preset.name);
     if (preset.name != model) continue;
-    auto a = import(preset.config, model);
+    auto a = import(preset.config, model, like);
     if (a) a->name = model;
     return a;
   }
@@ -82,7 +80,7 @@ Expected<Architecture> load_model(const std::string& model) {
   constexpr std::size_t limit = std::size_t{16} << 20;
   auto text = read_text(path.string(), limit);
   if (!text) return std::unexpected(text.error());
-  auto a = import(*text, path.string());
+  auto a = import(*text, path.string(), like);
   if (a) {
     const auto absolute = std::filesystem::absolute(path, ignored);
     a->name =

@@ -14,7 +14,7 @@ struct Preset {
 };
 std::span<const Preset> presets();
 
-// Not yet resolved, so that fields can still be set.
-Expected<Architecture> load_model(const std::string& model);
+// Not yet resolved, so that fields can still be set. `like` names the family to read it as, whatever it says itself.
+Expected<Architecture> load_model(const std::string& model, std::string_view like = {});
 
 }  // namespace stepzero

@@ -20,7 +20,7 @@ namespace stepzero {
 
 template <class... Phi>
 using OpList = std::variant<TokenEmbedding, LearnedPosition, SinusoidalPosition, Linear, LoraLinear, LayerNorm, RmsNorm, Multiply, Rotary,
-                            Attention, Dropout, Residual, Scale, Softcap, CrossEntropy, Elementwise<Phi>...>;
+                            Attention, Dropout, Residual, Scale, Softcap, Clip, CrossEntropy, Elementwise<Phi>...>;
 
 using AnyOp = PhiList<OpList>;
 

@@ -3,6 +3,7 @@
 // Shapes     E (vocab, d); y (T, d). No input wire: the ids come with the batch.
 // Forward    Y = S E,   S_tv = [id_t = v]                                   (1)
 // Backward   dE = S' dY:  dE_v = sum over t with id_t = v of dy_t           (2)
+//            A row kept for padding has no gradient; below, its tokens are left out of (4).
 // Push       K_ts = E[e^2] [id_t = id_s]                                     (3)
 // Pull       E||dE||^2 = sum_ts [id_t = id_s] G_ts                           (4)
 // Assumes    entries of E independent, of zero mean
@@ -13,7 +14,7 @@
 
 namespace stepzero {
 
-// Adds row t of dy to row index(t) of the table's gradient, for all t; columns are cut over the threads so that
+// Adds row t of dy to row index(t) of the table's gradient, for all t (negative: to none); columns are cut over the threads so that
 // every element is summed in the order of the tokens.
 template <class S, class IndexOf>
 void scatter_rows(View<const S> dy, const Into<S>& table, const IndexOf& index) {
@@ -25,8 +26,8 @@ void scatter_rows(View<const S> dy, const Into<S>& table, const IndexOf& index) 
   }
   parallel_ranges(dy.cols, 64, [&](Index c0, Index c1) {
     for (Index t = 0; t < dy.rows; ++t) {
-      S* row = table.d.row(index(t));
-      for (Index c = c0; c < c1; ++c) row[c] += dy(t, c);
+      const Index r = index(t);
+      for (Index c = c0; r >= 0 && c < c1; ++c) table.d(r, c) += dy(t, c);
     }
   });
 }
@@ -44,8 +45,10 @@ double sum_where(const Kernel& G, const Meet& meet) {
 struct TokenEmbedding {
   static constexpr const char* kind = "token_embedding";
   static constexpr Grade grade = Grade::exact;
+  static constexpr Index none = -1;
   Index vocab = 0;
   Index width = 0;
+  Index padding = none;  // the id whose row gets no gradient from here (nn.Embedding's padding_idx)
 
   [[nodiscard]] int inputs() const { return 0; }
   [[nodiscard]] Index channels() const { return width; }
@@ -59,7 +62,7 @@ struct TokenEmbedding {
 
   template <class S>
   void backward(const Up<S>& p) const {
-    scatter_rows(p.dy, p.dtheta[0], [&](Index t) -> Index { return p.batch.ids[t]; });  // (2)
+    scatter_rows(p.dy, p.dtheta[0], [&](Index t) -> Index { return p.batch.ids[t] == padding ? none : p.batch.ids[t]; });  // (2)
   }
 
   [[nodiscard]] Moment push(const PushDoor& p) const {
@@ -72,7 +75,8 @@ struct TokenEmbedding {
   }
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
-    return {{}, {sum_where(p.dy.G, [&](Index t, Index s) { return p.batch.ids[t] == p.batch.ids[s]; })}};  // (4)
+    const auto meet = [&](Index t, Index s) { return p.batch.ids[t] == p.batch.ids[s] && p.batch.ids[t] != padding; };
+    return {{}, {sum_where(p.dy.G, meet)}};  // (4)
   }
 };
 static_assert(Op<TokenEmbedding>);

@@ -1,6 +1,8 @@
 #pragma once
 // What       y_t = W x_t + b: every token through one matrix.
 // Shapes     x (T, n); y (T, m); W stored (m, n), or (n, m) as in GPT-2's Conv1D; b (m).
+//            W and b may come in pieces of equal height, one parameter each: the blocks of a tensor that holds the
+//            queries, keys and values head by head.
 // Forward    Y = X W' + 1 b'                                                (1)
 // Backward   dX = dY W                                                      (2)
 //            dW = dY' X                                                     (3)
@@ -68,6 +70,19 @@ inline void add_radial(const Kernel& K, double n, const std::vector<double>& rad
   });
 }
 
+// The same for a bias in pieces of equal length.
+template <class S>
+void sum_tokens(View<const S> dy, std::span<const Into<S>> db) {
+  const Index own = dy.cols / std::ssize(db);
+  for (Index i = 0; i < std::ssize(db); ++i) sum_tokens(dy.columns(i * own, own), db[i]);
+}
+
+template <class S>
+void add_bias(std::span<const View<const S>> bias, View<S> y) {
+  const Index own = y.cols / std::ssize(bias);
+  for (Index i = 0; i < std::ssize(bias); ++i) add_bias(bias[i], y.columns(i * own, own));
+}
+
 struct Linear {
   static constexpr const char* kind = "linear";
   static constexpr Grade grade = Grade::exact;
@@ -75,50 +90,63 @@ struct Linear {
   Index out = 0;
   bool bias = false;
   Storage storage = Storage::out_in;
+  Index pieces = 1;  // more than one: stored out_in
 
   [[nodiscard]] int inputs() const { return 1; }
   [[nodiscard]] Index channels() const { return out; }
   [[nodiscard]] Index keep() const { return 0; }
   [[nodiscard]] std::vector<ParamShape> params() const {
     const bool rows_out = storage == Storage::out_in;
-    std::vector<ParamShape> list = {{rows_out ? out : in, rows_out ? in : out, in, out}};
-    if (bias) list.push_back({1, out, in, out});
+    const Index own = out / pieces;
+    std::vector<ParamShape> list(static_cast<std::size_t>(pieces), {rows_out ? own : in, rows_out ? in : own, in, out});
+    if (bias) list.resize(static_cast<std::size_t>(2 * pieces), {1, own, in, out});
     return list;
   }
 
   template <class S>
   void forward(const Down<S>& p) const {
-    gemm(Trans::no, by_out(), S(1), p.x[0], p.theta[0], S(0), p.y);  // (1)
-    if (bias) add_bias(p.theta[1], p.y);
+    for (Index i = 0; i < pieces; ++i) gemm(Trans::no, by_out(), S(1), p.x[0], p.theta[i], S(0), piece(p.y, i));  // (1)
+    if (bias) add_bias(p.theta.subspan(pieces), p.y);
   }
 
   template <class S>
   void backward(const Up<S>& p) const {
     if (const auto& dx = p.dx[0]; dx.wanted()) {
-      gemm(Trans::no, by_in(), S(1), p.dy, p.theta[0], dx.beta(), dx.d);  // (2)
+      for (Index i = 0; i < pieces; ++i) {
+        gemm(Trans::no, by_in(), S(1), piece(p.dy, i), p.theta[i], i == 0 ? dx.beta() : S(1), dx.d);  // (2)
+      }
     }
-    if (const auto& dw = p.dtheta[0]; dw.wanted()) {
-      const bool rows_out = storage == Storage::out_in;
-      gemm(Trans::yes, Trans::no, S(1), rows_out ? p.dy : p.x[0], rows_out ? p.x[0] : p.dy, dw.beta(), dw.d);  // (3)
+    const bool rows_out = storage == Storage::out_in;
+    for (Index i = 0; i < pieces; ++i) {
+      const auto& dw = p.dtheta[i];
+      const View<const S> dy = piece(p.dy, i);
+      if (dw.wanted()) gemm(Trans::yes, Trans::no, S(1), rows_out ? dy : p.x[0], rows_out ? p.x[0] : dy, dw.beta(), dw.d);  // (3)
     }
-    if (bias) sum_tokens(p.dy, p.dtheta[1]);  // (4)
+    if (bias) sum_tokens(p.dy, p.dtheta.subspan(pieces));  // (4)
   }
 
   [[nodiscard]] Moment push(const PushDoor& p) const {
-    return push_linear(p, static_cast<double>(in) * p.theta[0].second_moment(), static_cast<double>(in), bias ? p.theta[1] : Law{}, out);
+    return push_linear(p, static_cast<double>(in) * p.theta[0].second_moment(), static_cast<double>(in), bias ? p.theta[pieces] : Law{},
+                       out);
   }
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
     const double n = static_cast<double>(in);
-    Pulled up{{{.G = p.dy.G.scaled(n * p.theta[0].second_moment())}}, {n * frobenius(p.x[0]->K, p.dy.G) * p.dy.weight_gain}};  // (6) (7)
+    const double share = 1 / static_cast<double>(pieces);
+    Pulled up{{{.G = p.dy.G.scaled(n * p.theta[0].second_moment())}}, {}};  // (6)
     up.dx[0].level = 2 * p.dy.G.sameness() / n;
     up.dx[0].noise = 1 / n;
     if (!p.dy.radial.empty()) add_radial(p.x[0]->K, n, p.dy.radial, up.dx[0]);
-    if (bias) up.dtheta.push_back(p.dy.G.sum());  // (7)
+    up.dtheta.assign(static_cast<std::size_t>(pieces), n * frobenius(p.x[0]->K, p.dy.G) * p.dy.weight_gain * share);  // (7)
+    if (bias) up.dtheta.resize(static_cast<std::size_t>(2 * pieces), p.dy.G.sum() * share);
     return up;
   }
 
  private:
+  template <class S>
+  [[nodiscard]] View<S> piece(View<S> y, Index i) const {
+    return y.columns(i * (out / pieces), out / pieces);
+  }
   [[nodiscard]] Trans by_out() const { return storage == Storage::out_in ? Trans::yes : Trans::no; }
   [[nodiscard]] Trans by_in() const { return storage == Storage::out_in ? Trans::no : Trans::yes; }
 };

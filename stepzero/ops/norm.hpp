@@ -1,6 +1,6 @@
 #pragma once
 // What       Every token (or every head of it) is put on one sphere: LayerNorm after removing its mean, RMSNorm as it is.
-// Shapes     x, y (T, groups * d); each group of d channels is normalised alone. g, b (d), or (groups * d).
+// Shapes     x, y (T, groups * d); each group of d channels is normalised alone. g, b (d), or one for each group.
 //            Below, x is one group: d numbers; <.> is the mean over them.
 // Forward    m = <x> (LayerNorm) or 0 (RMSNorm)                             (1)
 //            r = (<(x - m)^2> + eps)^(-1/2)                                 (2)
@@ -32,17 +32,13 @@ struct Norm {
   bool bias = centred;
   bool unit_offset = false;     // the stored gain is gain - 1
   Index groups = 1;             // heads, for a norm of queries and keys
-  bool gain_per_group = false;  // one gain for each group rather than one for all
+  bool gain_per_group = false;  // one gain (and bias) for each group, a parameter each, rather than one for all
 
   [[nodiscard]] int inputs() const { return 1; }
   [[nodiscard]] Index channels() const { return groups * width; }
   [[nodiscard]] Index keep() const { return 2 * groups; }  // m and r
   [[nodiscard]] std::vector<ParamShape> params() const {
-    const Index n = gain_per_group ? groups * width : width;
-    std::vector<ParamShape> list;
-    if (gain) list.push_back({1, n, 1, n});
-    if (bias) list.push_back({1, n, 1, n});
-    return list;
+    return std::vector<ParamShape>(static_cast<std::size_t>(((gain ? 1 : 0) + (bias ? 1 : 0)) * sets()), {1, width, 1, width});
   }
 
   template <class S>
@@ -63,8 +59,8 @@ struct Norm {
         }
       });
     }
-    if (gain) sum_gain(p, p.dtheta[0]);
-    if (bias) sum_bias(p, p.dtheta[gain ? 1 : 0]);
+    for (Index k = 0; gain && k < sets(); ++k) sum_gain(p, p.dtheta[k], k);
+    for (Index k = 0; bias && k < sets(); ++k) sum_bias(p, p.dtheta[first_bias() + k], k);
   }
 
   [[nodiscard]] Moment push(const PushDoor& p) const {
@@ -72,7 +68,7 @@ struct Norm {
     const Index tokens = p.batch.tokens();
     const std::vector<double> r = inverse_size(x, tokens);
     const double g = gain_square(p.theta);
-    const Law b = bias ? p.theta[gain ? 1 : 0] : Law{};
+    const Law b = bias ? p.theta[first_bias()] : Law{};
     Moment y;
     y.K = Kernel::from(tokens, [&](Index t, Index s) { return g * centred_entry(x, t, s) * r[t] * r[s] + b.second_moment(); });  // (8)
     y.mean.resize(static_cast<std::size_t>(tokens), 0.0);
@@ -114,8 +110,10 @@ struct Norm {
     double radial = 0;
     for (const double r_t : p.dy.radial) radial += r_t;
     dg += radial * radial / (d * static_cast<double>(groups));  // a gradient along the token pulls every gain the same way
-    if (gain) up.dtheta.push_back(dg);                          // one gain for all groups sums their independent gradients: the same total
-    if (bias) up.dtheta.push_back(p.dy.G.sum());
+    // one gain for all groups sums their independent gradients: the same total
+    const double share = 1 / static_cast<double>(sets());
+    if (gain) up.dtheta.assign(static_cast<std::size_t>(sets()), dg * share);
+    if (bias) up.dtheta.insert(up.dtheta.end(), static_cast<std::size_t>(sets()), p.dy.G.sum() * share);
     return up;
   }
 
@@ -146,8 +144,10 @@ struct Norm {
   // The gain of group k; a null pointer stands for ones.
   template <class P>
   [[nodiscard]] auto gain_of(const P& p, Index k) const {
-    return gain ? p.theta[0].row(0) + (gain_per_group ? k * width : 0) : nullptr;
+    return gain ? p.theta[gain_per_group ? k : 0].row(0) : nullptr;
   }
+  [[nodiscard]] Index sets() const { return gain_per_group ? groups : 1; }
+  [[nodiscard]] Index first_bias() const { return gain ? sets() : 0; }
   [[nodiscard]] double offset() const { return unit_offset ? 1 : 0; }
 
   template <class S>
@@ -169,7 +169,7 @@ struct Norm {
       for (Index i = 0; i < width; ++i) y[i] = (u + g[i]) * (r * (x[i] - m));  // (3)
     }
     if (bias) {
-      const S* b = p.theta[gain ? 1 : 0].row(0) + (gain_per_group ? k * width : 0);
+      const S* b = p.theta[first_bias() + (gain_per_group ? k : 0)].row(0);
       for (Index i = 0; i < width; ++i) y[i] += b[i];
     }
   }
@@ -202,24 +202,22 @@ struct Norm {
   }
 
   // Columns are cut over the threads, so that each element is summed in the order of tokens and groups.
+  // `set` is the group whose own gain or bias it is, where each has one.
   template <class S, class Term>
-  void sum_columns(const Up<S>& p, const Into<S>& into, const Term& term) const {
+  void sum_columns(const Up<S>& p, const Into<S>& into, Index set, const Term& term) const {
     if (!into.wanted()) return;
     S* sum = into.d.row(0);
     if (!into.add) std::fill_n(sum, into.d.cols, S(0));
     parallel_ranges(width, 128, [&](Index i0, Index i1) {
       for (Index t = 0; t < p.dy.rows; ++t) {
-        for (Index k = 0; k < groups; ++k) {
-          S* to = sum + (gain_per_group ? k * width : 0);
-          term(t, k, to, i0, i1);
-        }
+        for (Index k = gain_per_group ? set : 0; k < (gain_per_group ? set + 1 : groups); ++k) term(t, k, sum, i0, i1);
       }
     });
   }
 
   template <class S>
-  void sum_gain(const Up<S>& p, const Into<S>& into) const {
-    sum_columns(p, into, [&](Index t, Index k, S* to, Index i0, Index i1) {
+  void sum_gain(const Up<S>& p, const Into<S>& into, Index set) const {
+    sum_columns(p, into, set, [&](Index t, Index k, S* to, Index i0, Index i1) {
       const S* x = p.x[0].row(t) + k * width;
       const S* dy = p.dy.row(t) + k * width;
       const S m = p.keep(t, 2 * k);
@@ -229,8 +227,8 @@ struct Norm {
   }
 
   template <class S>
-  void sum_bias(const Up<S>& p, const Into<S>& into) const {
-    sum_columns(p, into, [&](Index t, Index k, S* to, Index i0, Index i1) {
+  void sum_bias(const Up<S>& p, const Into<S>& into, Index set) const {
+    sum_columns(p, into, set, [&](Index t, Index k, S* to, Index i0, Index i1) {
       const S* dy = p.dy.row(t) + k * width;
       for (Index i = i0; i < i1; ++i) to[i] += dy[i];  // (6)
     });

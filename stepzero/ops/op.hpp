@@ -85,6 +85,8 @@ enum class Role : std::uint8_t {
   ffn_gate,
   ffn_out,
   head,
+  projection,  // a matrix outside the blocks
+  router,      // scores of experts
   lora_down,
   lora_up,
   gain,

@@ -1,12 +1,13 @@
 #pragma once
-// What       y_t = x_t + P[pos_t]: a vector for the place in the sequence, learned or sinusoidal.
-// Shapes     x, y (T, d); P (offset + positions, d).
-// Forward    Y = X + S P,   S_tp = [pos_t + offset = p]                     (1)
+// What       y_t = x_t + P[row_t]: a vector for the place in the sequence, learned or sinusoidal.
+// Shapes     x, y (T, d); P (offset + positions, d). row_t = offset + pos_t; `constant`: offset for every token (BERT's token
+//            types); with a padding id: offset + the number of tokens before t that are not padding (RoBERTa).
+// Forward    Y = X + S P,   S_tp = [row_t = p]                              (1)
 //            sinusoidal: P_p,2i = sin(p w_i), P_p,2i+1 = cos(p w_i), w_i = base^(-2i/d)      (2)
 // Backward   dX = dY                                                        (3)
 //            dP = S' dY                                                     (4)
-// Push       L_ts = K_ts + E[p^2] [pos_t = pos_s];  sinusoidal: L_ts = K_ts + <P_t, P_s>/d                  (5)
-// Pull       G passes;  E||dP||^2 = sum_ts [pos_t = pos_s] G_ts             (6)
+// Push       L_ts = K_ts + E[p^2] [row_t = row_s];  sinusoidal: L_ts = K_ts + <P_t, P_s>/d                  (5)
+// Pull       G passes;  E||dP||^2 = sum_ts [row_t = row_s] G_ts             (6)
 // Assumes    P independent of x, of zero mean; a sinusoid is a constant, and its channels are not alike
 // Derived in docs/derivations/position.md
 #include <cmath>
@@ -39,6 +40,8 @@ struct LearnedPosition {
   Index positions = 0;
   Index width = 0;
   Index offset = 0;  // rows before position 0 (OPT has 2)
+  bool constant = false;
+  Index padding = TokenEmbedding::none;  // an id that does not count: its tokens read the row of that number, which has no gradient
 
   [[nodiscard]] int inputs() const { return 1; }
   [[nodiscard]] Index channels() const { return width; }
@@ -47,29 +50,51 @@ struct LearnedPosition {
 
   template <class S>
   void forward(const Down<S>& p) const {
+    const std::vector<Index> row = rows(p.batch);
     for (Index t = 0; t < p.y.rows; ++t) {
-      const S* position = p.theta[0].row(p.batch.position(t) + offset);
+      const S* position = p.theta[0].row(row[static_cast<std::size_t>(t)]);
       for (Index c = 0; c < width; ++c) p.y(t, c) = p.x[0](t, c) + position[c];  // (1)
     }
   }
 
   template <class S>
   void backward(const Up<S>& p) const {
-    pass_through(p.dy, p.dx[0]);                                                             // (3)
-    scatter_rows(p.dy, p.dtheta[0], [&](Index t) { return p.batch.position(t) + offset; });  // (4)
+    pass_through(p.dy, p.dx[0]);  // (3)
+    const std::vector<Index> row = rows(p.batch);
+    scatter_rows(p.dy, p.dtheta[0], [&](Index t) {
+      return row[static_cast<std::size_t>(t)] == padding ? TokenEmbedding::none : row[static_cast<std::size_t>(t)];  // (4)
+    });
   }
 
   [[nodiscard]] Moment push(const PushDoor& p) const {
     Moment y = *p.x[0];
     const double e = p.theta[0].second_moment();
+    const std::vector<Index> row = rows(p.batch);
     y.K = Kernel::from(p.batch.tokens(), [&](Index t, Index s) {
-      return p.x[0]->K(t, s) + (p.batch.position(t) == p.batch.position(s) ? e : 0);  // (5)
+      return p.x[0]->K(t, s) + (row[static_cast<std::size_t>(t)] == row[static_cast<std::size_t>(s)] ? e : 0);  // (5)
     });
     return y;
   }
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
-    return {{p.dy}, {sum_where(p.dy.G, [&](Index t, Index s) { return p.batch.position(t) == p.batch.position(s); })}};  // (6)
+    const std::vector<Index> row = rows(p.batch);
+    const auto meet = [&](Index t, Index s) {
+      const Index r = row[static_cast<std::size_t>(t)];
+      return r == row[static_cast<std::size_t>(s)] && (padding < 0 || r != padding);
+    };
+    return {{p.dy}, {sum_where(p.dy.G, meet)}};  // (6)
+  }
+
+ private:
+  // row_t of every token
+  [[nodiscard]] std::vector<Index> rows(const Batch& batch) const {
+    std::vector<Index> row(static_cast<std::size_t>(batch.tokens()), offset);
+    Index count = 0;
+    for (Index t = 0; t < batch.tokens() && !constant; ++t) {
+      if (batch.position(t) == 0) count = 0;
+      row[static_cast<std::size_t>(t)] = batch.ids[t] == padding ? padding : offset + count++;
+    }
+    return row;
   }
 };
 static_assert(Op<LearnedPosition>);

@@ -1,10 +1,11 @@
 #pragma once
 // What       Each pair of channels of a head turns by an angle that grows with the position.
 // Shapes     x, y (T, heads * head_dim); the first `turned` channels of each head turn, the rest pass.
-// Forward    (y_a, y_b) = R(pos w_i) (x_a, x_b),  R(p) = [cos p, -sin p; sin p, cos p]         (1)
-//            w_i = base^(-2i / turned); pair i is channels (i, i + turned/2), or (2i, 2i + 1) interleaved (GPT-J)
-// Backward   (dx_a, dx_b) = R(-pos w_i) (dy_a, dy_b): the transpose is the turn back            (2)
-// Push       L_ts = r(pos_t - pos_s) K_ts,  r(p) = (2 sum_i cos(p w_i) + untouched channels) / head_dim             (3)
+// Forward    (y_a, y_b) = f R(pos w_i) (x_a, x_b),  R(p) = [cos p, -sin p; sin p, cos p]       (1)
+//            w_i = base^(-2i / turned); pair i is channels (i, i + turned/2), or (2i, 2i + 1) interleaved (GPT-J);
+//            f = 1, or what a long-context rule multiplies the turned channels by (YaRN)
+// Backward   (dx_a, dx_b) = f R(-pos w_i) (dy_a, dy_b): the transpose is the turn back            (2)
+// Push       L_ts = r(pos_t - pos_s) K_ts,  r(p) = (2 f^2 sum_i cos(p w_i) + untouched channels) / head_dim         (3)
 // Pull       H_ts = r(pos_t - pos_s) G_ts                                   (4)
 // Assumes    channels of a head alike; the attention that samples heads turns them itself
 // Derived in docs/derivations/rotary.md
@@ -25,6 +26,7 @@ struct Rotary {
   double base = 10000;
   bool interleaved = false;
   std::vector<double> frequencies = {};  // turned/2 of them where a scaling rule changes them; empty: the rule above
+  double stretch = 1;                    // f
 
   [[nodiscard]] int inputs() const { return 1; }
   [[nodiscard]] Index channels() const { return heads * head_dim; }
@@ -73,7 +75,7 @@ struct Rotary {
     const std::shared_ptr<const Tensor<double>> table = angles(batch.length);
     std::vector<double> r(static_cast<std::size_t>(batch.length), static_cast<double>(head_dim - turned));
     for (Index d = 0; d < batch.length; ++d) {
-      for (Index i = 0; i < turned / 2; ++i) r[static_cast<std::size_t>(d)] += 2 * (*table)(d, i);
+      for (Index i = 0; i < turned / 2; ++i) r[static_cast<std::size_t>(d)] += 2 * stretch * stretch * (*table)(d, i);
     }
     return Kernel::from(K.tokens(), [&](Index t, Index s) {
       const Index distance = std::abs(batch.position(t) - batch.position(s));
@@ -112,8 +114,8 @@ struct Rotary {
       for (Index i = 0; i < half; ++i) {
         const Index a = start + step * i;
         const Index b = a + other;
-        const S cos = S(table[i]);
-        const S sin = S(direction * table[half + i]);
+        const S cos = S(stretch * table[i]);
+        const S sin = S(stretch * direction * table[half + i]);
         store(y, t, a, cos * x(t, a) - sin * x(t, b));
         store(y, t, b, sin * x(t, a) + cos * x(t, b));
       }

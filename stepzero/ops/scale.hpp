@@ -1,14 +1,18 @@
 #pragma once
-// What       y = c x: embedding scales, logit scales; y = cap tanh(x / cap): the softcap on scores and logits.
+// What       y = c x: embedding scales, logit scales; y = cap tanh(x / cap): the softcap on scores and logits;
+//            y = x, but at most c away from 0: the clipping of queries, keys and values (OLMo).
 // Shapes     x, y (T, n).
 // Forward    scale: y = c x                                                 (1)
 //            softcap: y = cap tanh(x / cap)                                 (2)
-// Backward   scale: dx = c dy                                               (3)
-//            softcap: dx = (1 - (y / cap)^2) dy                             (4)
-// Push       scale: c^2 K;  softcap: as an elementwise function            (5)
-// Pull       scale: c^2 G;  softcap: as an elementwise function            (6)
-// Assumes    softcap: x Gaussian, dy independent of x
+//            clip: y = min(max(x, -c), c)                                   (3)
+// Backward   scale: dx = c dy                                               (4)
+//            softcap: dx = (1 - (y / cap)^2) dy                             (5)
+//            clip: dx = [|x| <= c] dy                                       (6)
+// Push       scale: c^2 K;  softcap, clip: as an elementwise function       (7)
+// Pull       scale: c^2 G;  softcap, clip: as an elementwise function       (8)
+// Assumes    softcap, clip: x Gaussian, dy independent of x
 // Derived in docs/derivations/scale.md
+#include <algorithm>
 #include <cmath>
 
 #include "stepzero/kernels/vector_math.hpp"
@@ -35,12 +39,12 @@ struct Scale {
 
   template <class S>
   void backward(const Up<S>& p) const {
-    pass_through(p.dy, p.dx[0], S(factor));  // (3)
+    pass_through(p.dy, p.dx[0], S(factor));  // (4)
   }
 
   [[nodiscard]] Moment push(const PushDoor& p) const {
     Moment y = *p.x[0];
-    y.K = y.K.scaled(factor * factor);  // (5)
+    y.K = y.K.scaled(factor * factor);  // (7)
     for (double& m : y.mean) m *= factor;
     for (double& a : y.own) a *= factor;
     return y;
@@ -48,7 +52,7 @@ struct Scale {
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
     return {{{.G = p.dy.G.scaled(factor * factor), .radial = p.dy.radial}}, {}};
-  }  // (6)
+  }  // (8)
 };
 static_assert(Op<Scale>);
 
@@ -88,14 +92,14 @@ struct Softcap {
       for (Index t = t0; t < t1; ++t) {
         for (Index c = 0; c < width; ++c) {
           const S h = p.y(t, c) / S(cap);
-          store(p.dx[0], t, c, (S(1) - h) * (S(1) + h) * p.dy(t, c));  // (4)
+          store(p.dx[0], t, c, (S(1) - h) * (S(1) + h) * p.dy(t, c));  // (5)
         }
       }
     });
   }
 
   [[nodiscard]] Moment push(const PushDoor& p) const {
-    Moment y = push_function(p, [this](double x) { return cap * std::tanh(x / cap); });  // (5)
+    Moment y = push_function(p, [this](double x) { return cap * std::tanh(x / cap); });  // (7)
     y.own = p.x[0]->own;
     for (double& a : y.own) a = cap * std::tanh(a / cap);
     return y;
@@ -103,8 +107,54 @@ struct Softcap {
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
     return pull_function(p, [this](double x) { return Tanh::slope(x / cap); });
-  }  // (6)
+  }  // (8)
 };
 static_assert(Op<Softcap>);
+
+struct Clip {
+  static constexpr const char* kind = "clip";
+  static constexpr Grade grade = Grade::large_width;
+  Index width = 0;
+  double most = 8;  // c
+
+  [[nodiscard]] int inputs() const { return 1; }
+  [[nodiscard]] Index channels() const { return width; }
+  [[nodiscard]] Index keep() const { return 0; }
+  [[nodiscard]] std::vector<ParamShape> params() const { return {}; }
+
+  template <class S>
+  void forward(const Down<S>& p) const {
+    parallel_ranges(p.y.rows, row_grain(width), [&](Index t0, Index t1) {
+      for (Index t = t0; t < t1; ++t) {
+        for (Index c = 0; c < width; ++c) {
+          const S x = p.x[0](t, c);
+          p.y(t, c) = x > S(most) ? S(most) : x < S(-most) ? S(-most) : x;  // (3)
+        }
+      }
+    });
+  }
+
+  template <class S>
+  void backward(const Up<S>& p) const {
+    if (!p.dx[0].wanted()) return;
+    parallel_ranges(p.dy.rows, row_grain(width), [&](Index t0, Index t1) {
+      for (Index t = t0; t < t1; ++t) {
+        for (Index c = 0; c < width; ++c) {
+          const S x = p.x[0](t, c);
+          store(p.dx[0], t, c, x > S(most) || x < S(-most) ? S(0) : p.dy(t, c));  // (6)
+        }
+      }
+    });
+  }
+
+  [[nodiscard]] Moment push(const PushDoor& p) const {
+    return push_function(p, [this](double x) { return std::clamp(x, -most, most); });  // (7)
+  }
+
+  [[nodiscard]] Pulled pull(const PullDoor& p) const {
+    return pull_function(p, [this](double x) { return std::abs(x) <= most ? 1.0 : 0.0; });
+  }  // (8)
+};
+static_assert(Op<Clip>);
 
 }  // namespace stepzero

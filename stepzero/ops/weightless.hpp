@@ -44,6 +44,7 @@ struct WeightlessLinear {
   Index in = 0;
   Index out = 0;
   bool bias = false;
+  Index pieces = 1;              // of W and b, as in Linear
   double s = 0;                  // standard deviation of the entries of W
   double u = 0;                  // their mean
   Stream seen = {};              // of Z
@@ -62,12 +63,12 @@ struct WeightlessLinear {
     });
     if (u != 0) add_row_sums(p.x[0], {}, p.y);
     if (!rows.empty()) put_columns(inner_products(p.x[0], p.theta[0]), p.y);  // (7)
-    if (bias) add_bias(p.theta[1], p.y);
+    if (bias) add_bias(p.theta.subspan(pieces), p.y);
   }
 
   template <class S>
   double backward(const Up<S>& p, const RowSpace& space) const {
-    if (bias) sum_tokens(p.dy, p.dtheta[1]);
+    if (bias) sum_tokens(p.dy, p.dtheta.subspan(pieces));
     const RowSpace down = factor(gram(p.dy, rows), p.dy.rows);  // (3)
     if (!space.finite || !down.finite) {
       if (p.dx[0].wanted()) fill_nan(p.dx[0].d);
@@ -185,6 +186,7 @@ static_assert(StandIn<WeightlessLinear>);
 struct SeenEmbedding {
   Index width = 0;
   std::vector<Index> index = {};
+  Index padding = TokenEmbedding::none;
 
   template <class S>
   void forward(const Down<S>& p, const RowSpace&) const {
@@ -193,7 +195,9 @@ struct SeenEmbedding {
 
   template <class S>
   double backward(const Up<S>& p, const RowSpace&) const {
-    scatter_rows(p.dy, p.dtheta[0], [&](Index t) { return index[static_cast<std::size_t>(t)]; });  // (9)
+    scatter_rows(p.dy, p.dtheta[0], [&](Index t) {
+      return p.batch.ids[t] == padding ? TokenEmbedding::none : index[static_cast<std::size_t>(t)];  // (9)
+    });
     return 0;
   }
 };

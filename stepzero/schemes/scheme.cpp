@@ -14,9 +14,9 @@ namespace stepzero {
 
 namespace {
 
-// What nearly every scheme shares: gains 1, biases 0. Anything else is `matrix`.
+// What nearly every scheme shares: gains that change nothing, biases 0. Anything else is `matrix`.
 Distribution with_plain_vectors(const Param& p, Distribution matrix) {
-  if (p.role == Role::gain) return Distribution::constant(1);
+  if (p.role == Role::gain) return Distribution::constant(p.neutral);
   if (p.role == Role::bias) return Distribution::constant(0);
   return matrix;
 }
@@ -29,8 +29,23 @@ Distribution gpt2(const Architecture& a, const Param& p) {
   return with_plain_vectors(p, Distribution::normal(writes_to_stream(p) ? a.init_std / std::sqrt(branches) : a.init_std));
 }
 
+// Every product of T5 has unit gain by itself, and queries bring the scale that its attention leaves out; init_std is
+// the factor on all of it.
+Distribution t5(const Architecture& a, const Param& p) {
+  const auto over_root = [&](Index n) { return Distribution::normal(a.init_std / std::sqrt(static_cast<double>(n))); };
+  if (p.role == Role::gain) return Distribution::constant(a.init_std);
+  if (p.role == Role::query) return over_root(a.width * a.head_dim);
+  if (p.role == Role::position_embedding) return over_root(a.width);
+  if (p.role == Role::token_embedding || p.role == Role::head) return Distribution::normal(a.init_std);
+  return over_root(p.fan_in);
+}
+
+// GPT-2's division by sqrt(2 layers) is as in version 4; 5.0 to 5.14 lost it. All other families have one standard
+// deviation whatever the width and depth; in both versions.
 Distribution hf(const Architecture& a, const Param& p) {
-  return a.family == "gpt2" ? gpt2(a, p) : with_plain_vectors(p, Distribution::normal(a.init_std));
+  if (a.family == "gpt2") return gpt2(a, p);
+  if (a.family == "t5") return t5(a, p);
+  return with_plain_vectors(p, Distribution::normal(a.init_std));
 }
 
 double fans(const Param& p) { return static_cast<double>(p.fan_in + p.fan_out); }
@@ -50,7 +65,7 @@ Distribution lecun(const Architecture& a, const Param& p) {
 }
 
 constexpr std::array scheme_table = std::to_array<Scheme>({
-    {"hf", "what the Hugging Face class of the family does", "transformers 4.57, _init_weights", hf},
+    {"hf", "what the Hugging Face class of the family does", "transformers 4.57, _init_weights", hf, true},
     {"gpt2", "N(0, s^2), outputs of both branches divided by sqrt(2 layers)", "Radford et al. 2019; transformers 4.57, GPT2PreTrainedModel",
      gpt2},
     {"xavier-normal", "N(0, 2/(fan_in + fan_out))", "Glorot and Bengio 2010", xavier_normal},

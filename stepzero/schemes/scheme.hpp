@@ -14,6 +14,7 @@ struct Scheme {
   std::string_view summary;
   std::string_view source;
   Distribution (*assign)(const Architecture& a, const Param& p);
+  bool zeroes_padding = false;  // the row of padding stays zero (Param::zero_row)
 };
 
 std::span<const Scheme> schemes();

@@ -212,9 +212,11 @@ Into<S> Pass<S>::param_gradient(const ParamUse& use) {
 
 template <class S>
 void Pass<S>::finish_params(std::size_t node, const Observer<S>& observer) {
+  std::vector<int> done;  // a node may use several blocks of one tensor
   for (const ParamUse& use : graph_.nodes[node].params) {
     const auto k = static_cast<std::size_t>(use.param);
-    if (first_use_[k] != node) continue;
+    if (first_use_[k] != node || std::ranges::find(done, use.param) != done.end()) continue;
+    done.push_back(use.param);
     if (!made(options_, k)) {
       const double squares = std::exchange(unmade_squares_[k], 0.0);
       if (observer.unmade) observer.unmade(use.param, param_gradients_[k].view(), squares);

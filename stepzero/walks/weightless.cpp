@@ -1,6 +1,7 @@
 #include "stepzero/walks/weightless.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -14,8 +15,12 @@ const Linear* can_be_lazy(const Node& node, const Batch& batch) {
   return linear != nullptr && linear->in >= batch.tokens() ? linear : nullptr;
 }
 
-std::vector<Index> ids_that_occur(const Batch& batch) {
+// The ids that occur, and the row of padding, which is not drawn like the others.
+std::vector<Index> explicit_rows(const Graph& graph, const Batch& batch, const std::vector<bool>& embedded) {
   std::vector<Index> ids(batch.ids.begin(), batch.ids.end());
+  for (std::size_t k = 0; k < graph.params.size(); ++k) {
+    if (embedded[k] && graph.params[k].zero_row >= 0) ids.push_back(graph.params[k].zero_row);
+  }
   std::ranges::sort(ids);
   const auto rest = std::ranges::unique(ids);
   ids.erase(rest.begin(), rest.end());
@@ -46,14 +51,15 @@ Weightless make_weightless(const Graph& graph, const Batch& batch, const std::ve
     for (std::size_t i = 0; i < node.params.size(); ++i) {
       const ParamUse& use = node.params[i];
       const auto k = static_cast<std::size_t>(use.param);
-      const bool product = i == 0 && can_be_lazy(node, batch) != nullptr;
+      const auto* linear = can_be_lazy(node, batch);
+      const bool product = linear != nullptr && std::cmp_less(i, linear->pieces);
       if (table) embedded[k] = true;
       const bool again = product && std::ranges::find(products[k], use) != products[k].end();
       if (!(table || product) || again) w.params[k].made = true;
       if (product) products[k].push_back(use);
     }
   }
-  const std::vector<Index> ids = ids_that_occur(batch);
+  const std::vector<Index> ids = explicit_rows(graph, batch, embedded);
   for (std::size_t k = 0; k < graph.params.size(); ++k) {
     if (!w.params[k].made && embedded[k]) w.params[k].rows = ids;
   }
@@ -65,13 +71,14 @@ Weightless make_weightless(const Graph& graph, const Batch& batch, const std::ve
     const Param& param = graph.params[static_cast<std::size_t>(use.param)];
     if (tensor.made) continue;
     if (const auto* table = std::get_if<TokenEmbedding>(&node.op)) {
-      SeenEmbedding stand_in{.width = table->width};
+      SeenEmbedding stand_in{.width = table->width, .padding = table->padding};
       for (const auto id : batch.ids) stand_in.index.push_back(std::ranges::lower_bound(ids, Index{id}) - ids.begin());
       w.nodes[i] = std::move(stand_in);
     } else if (const auto* linear = std::get_if<Linear>(&node.op)) {
       w.nodes[i] = WeightlessLinear{.in = linear->in,
                                     .out = linear->out,
                                     .bias = linear->bias,
+                                    .pieces = linear->pieces,
                                     .s = tensor.distribution.std(),
                                     .u = tensor.distribution.mean,
                                     .seen = stream_of(seed, param, use, "seen"),

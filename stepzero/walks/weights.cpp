@@ -14,17 +14,37 @@ namespace stepzero {
 
 namespace {
 
-// The tensor under its full name, or without the prefix that files of a bare base model leave out.
+// A tensor's name, and what else files call it: without the prefix that a bare base model leaves out; inside a
+// multimodal model; gamma and beta, as early BERT files say; the second name of a masked-language-model head's bias.
+std::vector<std::string> spellings(const std::string& name, std::string_view optional_prefix) {
+  std::vector<std::string> list = {name, "language_model." + name};
+  if (!optional_prefix.empty() && name.starts_with(optional_prefix)) {
+    list.push_back(name.substr(optional_prefix.size()));
+    if (optional_prefix == "model.") list.push_back("model.language_model." + name.substr(optional_prefix.size()));
+  }
+  const std::size_t own = list.size();
+  for (std::size_t i = 0; i < own && name.find("LayerNorm") != std::string::npos; ++i) {
+    if (name.ends_with(".weight")) list.push_back(list[i].substr(0, list[i].size() - 6) + "gamma");
+    if (name.ends_with(".bias")) list.push_back(list[i].substr(0, list[i].size() - 4) + "beta");
+  }
+  if (name == "cls.predictions.bias" || name == "lm_head.bias") list.push_back(name.substr(0, name.size() - 4) + "decoder.bias");
+  return list;
+}
+
 const TensorInfo* find_tensor(const SafetensorsFile& file, const std::string& name, std::string_view optional_prefix) {
-  if (const TensorInfo* found = file.find(name)) return found;
-  if (optional_prefix.empty() || !name.starts_with(optional_prefix)) return nullptr;
-  return file.find(name.substr(optional_prefix.size()));
+  for (const std::string& spelling : spellings(name, optional_prefix)) {
+    if (const TensorInfo* found = file.find(spelling)) return found;
+  }
+  return nullptr;
 }
 
 // Buffers and copies that real files carry besides the parameters: causal masks, rotary tables, a tied head.
 bool expected_extra(const std::string& name, bool tied) {
-  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name.ends_with("rotary_emb.inv_freq") ||
-         (tied && name == "lm_head.weight");
+  for (const char* end : {".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", "inv_freq", "position_ids",
+                          "predictions.decoder.bias", "lm_head.decoder.bias"}) {
+    if (name.ends_with(end)) return true;
+  }
+  return tied && (name.ends_with("lm_head.weight") || name.ends_with("decoder.weight") || name == "embed_out.weight");
 }
 
 std::string missing_hint(const SafetensorsFile& file, const std::string& name) {
@@ -52,21 +72,24 @@ void draw_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, cons
     const View<S> w = pass.weight(static_cast<int>(i));
     const Distribution distribution = scheme.assign(a, graph.params[i]);
     const Stream stream = make_stream(seed, graph.params[i].name);
+    const Index zero_row = scheme.zeroes_padding ? graph.params[i].zero_row : -1;
     if (weightless == nullptr || weightless->params[i].made) {
       fill(distribution, stream, 0, std::span<S>(w.data, static_cast<std::size_t>(w.size())));
+      if (zero_row >= 0) std::fill_n(w.row(zero_row), w.cols, S(0));
       continue;
     }
     const auto& rows = weightless->params[i].rows;
     for (std::size_t r = 0; r < rows.size(); ++r) {
       fill(distribution, stream, static_cast<std::uint64_t>(rows[r] * w.cols),
            std::span<S>(w.row(static_cast<Index>(r)), static_cast<std::size_t>(w.cols)));
+      if (rows[r] == zero_row) std::fill_n(w.row(static_cast<Index>(r)), w.cols, S(0));
     }
   }
 }
 
 template <class S>
 Expected<std::vector<std::string>> load_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const SafetensorsFile& file) {
-  const std::string_view prefix = find_family(a.family)->names.optional_prefix;
+  const std::string_view prefix = tensor_names(a).optional_prefix;
   std::set<const TensorInfo*> used;
   for (std::size_t i = 0; i < graph.params.size(); ++i) {
     const Param& p = graph.params[i];

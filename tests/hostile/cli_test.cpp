@@ -266,7 +266,8 @@ TEST_F(Cli, tokens_files_that_are_fine) {
 // ---- config.json
 
 TEST_F(Cli, config_files) {
-  expect_refused({"measure", config(R"({"model_type": "nosuch"})")}, {"config.json", "unknown model_type \"nosuch\"", "gpt2, llama"});
+  expect_refused({"measure", config(R"({"model_type": "nosuch"})")},
+                 {"config.json", "unknown model_type \"nosuch\"", "gpt2, bert, roberta, llama"});
   expect_refused({"measure", config(R"({"n_layer": 2})")}, {"config.json", "model_type"});
   expect_refused({"measure", config(R"({"model_type": 7})")}, {"config.json", "model_type"});
   expect_refused({"measure", config(R"([1, 2])")}, {"config.json", "model_type"});

@@ -181,15 +181,19 @@ std::vector<Case> cases(Index n) {
   std::vector<Case> list = {
       {"tokens", TokenEmbedding{.vocab = 11, .width = n}, {}},
       {"learned", LearnedPosition{.positions = 4, .width = n}, {n}},
+      {"learned-constant", LearnedPosition{.positions = 2, .width = n, .constant = true}, {n}},
       {"sinusoidal", SinusoidalPosition{.width = n}, {n}},
       {"linear", Linear{.in = n, .out = n + 7, .bias = true}, {n}},
       {"linear-conv1d", Linear{.in = n, .out = n / 2, .storage = Storage::in_out}, {n}},
+      {"linear-pieces", Linear{.in = n, .out = n, .bias = true, .pieces = 4}, {n}},
       {"lora", LoraLinear{.in = n, .out = n, .rank = 6, .alpha = 9, .bias = true}, {n}, 1, 4},
       {"layer-norm", LayerNorm{.width = n}, {n}},
       {"rms-norm", RmsNorm{.width = n, .eps = 0.5}, {n}},
       {"rms-norm-heads", RmsNorm{.width = n, .unit_offset = true, .groups = 3}, {3 * n}},
+      {"layer-norm-each-head", LayerNorm{.width = n, .groups = 2, .gain_per_group = true}, {2 * n}},
       {"multiply", Multiply{.width = n}, {n, n}},
       {"rotary", Rotary{.heads = 2, .head_dim = n, .turned = n / 2, .base = 100}, {2 * n}},
+      {"rotary-stretched", Rotary{.heads = 2, .head_dim = n, .turned = n / 2, .base = 100, .stretch = 1.3}, {2 * n}},
       {"attention",
        Attention{.heads = 2, .kv_heads = 2, .key_dim = n, .value_dim = n, .scale = 0.2 / std::sqrt(static_cast<double>(n))},
        {2 * n, 2 * n, 2 * n},
@@ -210,6 +214,7 @@ std::vector<Case> cases(Index n) {
       {"residual", Residual{.width = n, .skip_scale = 1.7, .branch_scale = 0.3}, {n, n}},
       {"scale", Scale{.width = n, .factor = 2.5}, {n}},
       {"softcap", Softcap{.width = n, .cap = 1.3}, {n}},
+      {"clip", Clip{.width = n, .most = 1.1}, {n}},
       {"cross-entropy", CrossEntropy{.vocab = 16 * n}, {16 * n}, 0.5},
   };
   const auto add = [&]<class... Ops>(const std::variant<Ops...>*) {

@@ -37,6 +37,7 @@ std::vector<Example> larger_examples() {
       {"linear", Linear{.in = 96, .out = 384, .bias = true}, {96}},
       {"linear-down", Linear{.in = 384, .out = 96}, {384}},
       {"linear-conv1d", Linear{.in = 96, .out = 288, .bias = true, .storage = Storage::in_out}, {96}},
+      {"linear-pieces", Linear{.in = 96, .out = 96, .bias = true, .pieces = 4}, {96}},
       {"linear-head", Linear{.in = 96, .out = 401}, {96}},
       {"lora", LoraLinear{.in = 96, .out = 96, .rank = 8, .alpha = 16, .bias = true}, {96}},
       {"layer-norm", LayerNorm{.width = 96}, {96}},
@@ -59,6 +60,7 @@ std::vector<Example> larger_examples() {
       {"residual", Residual{.width = 96, .skip_scale = 1.7, .branch_scale = 0.3}, {96, 96}},
       {"scale", Scale{.width = 96, .factor = 2.5}, {96}},
       {"softcap", Softcap{.width = 401, .cap = 1.3}, {401}},
+      {"clip", Clip{.width = 401, .most = 1.1}, {401}},
       {"cross-entropy", CrossEntropy{.vocab = 401}, {401}},
   };
   std::vector<Example> phis;
