@@ -52,6 +52,11 @@ Expected<Setup> prepare(const CommonFlags& flags) {
   if (auto done = resolve(*a); !done) {
     return fail(fmt::format("{}: {}", show(a->name), done.error().message), done.error().hint);
   }
+  const auto scheme = find_scheme(flags.scheme);
+  if (!scheme) return std::unexpected(scheme.error());
+  if (auto done = adapt(*a, **scheme); !done) {
+    return fail(fmt::format("{}: {}", show(a->name), done.error().message), done.error().hint);
+  }
   auto batch = make_batch({.source = flags.tokens,
                            .length = flags.seq_len,
                            .sequences = flags.batch,
@@ -60,8 +65,6 @@ Expected<Setup> prepare(const CommonFlags& flags) {
                            .vocab = a->vocab,
                            .positions = a->positions});
   if (!batch) return std::unexpected(batch.error());
-  const auto scheme = find_scheme(flags.scheme);
-  if (!scheme) return std::unexpected(scheme.error());
   return Setup{*a, *scheme, build_graph(*a), std::move(*batch)};
 }
 

@@ -8,6 +8,16 @@
 
 namespace stepzero {
 
+// A block of a tensor that several projections share: what a scheme that tells them apart is asked about.
+struct Part {
+  Role role = Role::query;
+  Index row0 = 0;
+  Index col0 = 0;
+  Index rows = 0;
+  Index cols = 0;
+  Index fan_out = 1;  // of the whole projection, which may have several blocks
+};
+
 // A tensor of the checkpoint.
 struct Param {
   std::string name;          // as in the safetensors file
@@ -16,6 +26,7 @@ struct Param {
   int layer = -1;  // block it belongs to, -1 outside the blocks
   Index fan_in = 1;
   Index fan_out = 1;
+  std::vector<Part> parts = {};  // none: the tensor is one matrix
 
   [[nodiscard]] Index rows() const { return shape.size() == 2 ? shape[0] : 1; }
   [[nodiscard]] Index cols() const { return shape.back(); }

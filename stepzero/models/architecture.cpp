@@ -158,6 +158,7 @@ const std::array field_table = std::to_array<Field>({
     {"tied", flag, set_flag<&A::tied>},
     {"dropout", "a number from 0 to 0.99", set_dropout},
     {"init_std", number, set_number<&A::init_std, 0.0>},
+    {"skip_scale", number, set_number<&A::skip_scale, -huge>},
 });
 
 }  // namespace

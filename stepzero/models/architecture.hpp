@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "stepzero/core/error.hpp"
 #include "stepzero/core/view.hpp"
@@ -57,6 +58,10 @@ struct Architecture {
   bool tied = true;
   double dropout = 0;
   double init_std = 0.02;
+
+  // What schemes change in the forward pass.
+  double skip_scale = 1;                  // on the stream where a branch is added to it
+  std::vector<std::string> changes = {};  // what a scheme has changed, as "field=value"
 };
 
 // Fills in derived sizes; says which field is wrong and what would fit.

@@ -116,12 +116,17 @@ class Builder {
     const std::string stem = block_name(names_.qkv, l);
     const int weight = matrix_param(stem, a_.width, nq + 2 * nk, Role::query_key_value, l);
     const int b = bias ? vector_param(stem + ".bias", nq + 2 * nk, Role::bias, l) : -1;
-    const auto part = [&](const char* name, Index start, Index n) {
+    const auto part = [&](const char* name, Role role, Index start, Index n) {
       std::vector<ParamUse> uses = {names_.in_out ? ParamUse{weight, 0, start, a_.width, n} : ParamUse{weight, start, 0, n, a_.width}};
+      const ParamUse& u = uses[0];
+      graph_.params[static_cast<std::size_t>(weight)].parts.push_back({role, u.row0, u.col0, u.rows, u.cols, n});
       if (bias) uses.push_back({b, 0, start, 1, n});
       return graph_.add_node(at + name, Linear{a_.width, n, bias, storage()}, {x}, uses);
     };
-    return {part("q", 0, nq), part("k", nq, nk), part("v", nq + nk, nk)};
+    // in this order, whatever order a list of arguments is evaluated in
+    const int q = part("q", Role::query, 0, nq);
+    const int k = part("k", Role::key, nq, nk);
+    return {q, k, part("v", Role::value, nq + nk, nk)};
   }
 
   int head_norm(const std::string& node, std::string_view stem, int x, Index heads, int l) {
@@ -183,7 +188,7 @@ class Builder {
   }
 
   int add(const std::string& node, int x, int branch) {
-    return graph_.add_node(node, Residual{a_.width, 1, a_.residual_scale}, {x, branch});
+    return graph_.add_node(node, Residual{a_.width, a_.skip_scale, a_.residual_scale}, {x, branch});
   }
 
   // One residual branch with its norm where the placement puts it.

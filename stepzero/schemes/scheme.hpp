@@ -1,7 +1,10 @@
 #pragma once
-// A scheme only assigns a distribution to a parameter, from its role, its fans and the architecture.
+// A scheme assigns a distribution to a parameter, from its role, its fans and the architecture. Where it also asks for
+// another forward pass (residual scales, norms, multipliers), it says so by changing the architecture description.
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "stepzero/core/random.hpp"
 #include "stepzero/graph/graph.hpp"
@@ -14,9 +17,37 @@ struct Scheme {
   std::string_view summary;
   std::string_view source;
   Distribution (*assign)(const Architecture& a, const Param& p);
+  void (*adapt)(Architecture& a) = nullptr;  // changes a resolved description, before the graph is built
+  bool by_part = false;                      // asks about query, key and value one by one where one tensor holds them all
 };
 
 std::span<const Scheme> schemes();
 Expected<const Scheme*> find_scheme(std::string_view name);
+
+// Applies the scheme's changes, lists them in a.changes, and resolves the description again.
+Expected<void> adapt(Architecture& a, const Scheme& scheme);
+
+// What a scheme says of every tensor of a graph.
+class Assignment {
+ public:
+  struct Block {
+    Index row0, col0, rows, cols;
+    Distribution distribution;
+  };
+
+  Assignment() = default;
+  Assignment(const Graph& graph, const Architecture& a, const Scheme& scheme);
+
+  // The blocks that a tensor is drawn in: together they are the tensor.
+  [[nodiscard]] const std::vector<Block>& blocks(std::size_t param) const { return blocks_[param]; }
+  // Of the block that an op uses.
+  [[nodiscard]] const Distribution& of(const ParamUse& use) const;
+  // Over all the entries of a tensor.
+  [[nodiscard]] double std(std::size_t param) const;
+  [[nodiscard]] std::size_t size() const { return blocks_.size(); }
+
+ private:
+  std::vector<std::vector<Block>> blocks_;
+};
 
 }  // namespace stepzero

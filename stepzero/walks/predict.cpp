@@ -30,15 +30,12 @@ class Walk {
       : graph_(graph),
         batch_(batch),
         signal_(describe(graph, a, batch)),
+        assignment_(graph, a, scheme),
         moments_(graph.nodes.size()),
         adjoints_(graph.nodes.size()),
         squares_(graph.params.size(), 0.0) {
     signal_.scheme = scheme.name;
-    for (std::size_t i = 0; i < graph.params.size(); ++i) {
-      const Distribution d = scheme.assign(a, graph.params[i]);
-      laws_.push_back(law_of(d, graph.params[i].role == Role::token_embedding));
-      signal_.parameters[i].std.predicted = d.std();
-    }
+    for (std::size_t i = 0; i < graph.params.size(); ++i) signal_.parameters[i].std.predicted = assignment_.std(i);
   }
 
   Signal run() {
@@ -61,7 +58,10 @@ class Walk {
   }
   [[nodiscard]] std::vector<Law> laws_of(const Node& node) const {
     std::vector<Law> list;
-    for (const ParamUse& use : node.params) list.push_back(laws_[static_cast<std::size_t>(use.param)]);
+    for (const ParamUse& use : node.params) {
+      const bool table = graph_.params[static_cast<std::size_t>(use.param)].role == Role::token_embedding;
+      list.push_back(law_of(assignment_.of(use), table));
+    }
     return list;
   }
 
@@ -132,7 +132,7 @@ class Walk {
   const Graph& graph_;
   const Batch& batch_;
   Signal signal_;
-  std::vector<Law> laws_;
+  Assignment assignment_;
   std::vector<Moment> moments_;
   std::vector<Adjoint> adjoints_;
   std::vector<double> squares_;
