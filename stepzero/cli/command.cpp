@@ -42,21 +42,24 @@ void CommonFlags::declare(CLI::App& app) {
   app.add_flag("--quiet", quiet, "no progress, no warnings");
 }
 
-Expected<Setup> prepare(const CommonFlags& flags) {
-  set_threads(flags.threads);
-  auto a = load_model(flags.model);
+Expected<Architecture> describe_model(const std::string& model, const std::vector<std::string>& set, const Scheme& scheme) {
+  auto a = load_model(model);
   if (!a) return std::unexpected(a.error());
-  for (const std::string& assignment : flags.set) {
+  for (const std::string& assignment : set) {
     if (auto done = set_field(*a, assignment); !done) return std::unexpected(done.error());
   }
-  if (auto done = resolve(*a); !done) {
-    return fail(fmt::format("{}: {}", show(a->name), done.error().message), done.error().hint);
-  }
+  auto done = resolve(*a);
+  if (done) done = adapt(*a, scheme);
+  if (!done) return fail(fmt::format("{}: {}", show(a->name), done.error().message), done.error().hint);
+  return a;
+}
+
+Expected<Setup> prepare(const CommonFlags& flags) {
+  set_threads(flags.threads);
   const auto scheme = find_scheme(flags.scheme);
   if (!scheme) return std::unexpected(scheme.error());
-  if (auto done = adapt(*a, **scheme); !done) {
-    return fail(fmt::format("{}: {}", show(a->name), done.error().message), done.error().hint);
-  }
+  const auto a = describe_model(flags.model, flags.set, **scheme);
+  if (!a) return std::unexpected(a.error());
   auto batch = make_batch({.source = flags.tokens,
                            .length = flags.seq_len,
                            .sequences = flags.batch,

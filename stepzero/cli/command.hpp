@@ -45,6 +45,9 @@ struct Setup {
   Batch batch;
 };
 
+// MODEL, --set and what the scheme changes; ready for a graph.
+Expected<Architecture> describe_model(const std::string& model, const std::vector<std::string>& set, const Scheme& scheme);
+
 // MODEL, --set, --tokens, --scheme and the rest, checked against each other.
 Expected<Setup> prepare(const CommonFlags& flags);
 
@@ -66,6 +69,8 @@ class Progress {
 void declare_measure(CLI::App& app, int& exit_code);
 void declare_predict(CLI::App& app, int& exit_code);
 void declare_compare(CLI::App& app, int& exit_code);
+void declare_init(CLI::App& app, int& exit_code);
+void declare_diff(CLI::App& app, int& exit_code);
 void declare_explain(CLI::App& app, int& exit_code);
 void declare_lists(CLI::App& app, int& exit_code);  // models, schemes
 

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "stepzero/models/architecture.hpp"
 
 namespace stepzero {
@@ -16,5 +18,8 @@ std::span<const Preset> presets();
 
 // Not yet resolved, so that fields can still be set.
 Expected<Architecture> load_model(const std::string& model);
+
+// Its configuration as it stands.
+Expected<nlohmann::ordered_json> model_config(const std::string& model);
 
 }  // namespace stepzero

@@ -9,6 +9,7 @@
 
 #include "stepzero/core/text.hpp"
 #include "stepzero/models/family.hpp"
+#include "stepzero/walks/draw.hpp"
 
 namespace stepzero {
 
@@ -40,37 +41,18 @@ std::string missing_hint(const SafetensorsFile& file, const std::string& name) {
 
 Assignment distributions_of(const Graph& graph, const Architecture& a, const Scheme& scheme) { return {graph, a, scheme}; }
 
-namespace {
-
-// A block of a tensor: in one piece where its rows touch, else row by row.
-template <class S>
-void draw_block(const Assignment::Block& b, const Stream& stream, View<S> w) {
-  const bool touching = b.cols == w.cols;
-  const Index pieces = touching ? 1 : b.rows;
-  const auto length = static_cast<std::size_t>(touching ? b.rows * b.cols : b.cols);
-  for (Index i = 0; i < pieces; ++i) {
-    const Index first = (b.row0 + i) * w.cols + b.col0;
-    fill(b.distribution, stream, static_cast<std::uint64_t>(first), std::span<S>(w.data + first, length));
-  }
-}
-
-}  // namespace
-
 template <class S>
 void draw_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const Scheme& scheme, std::uint64_t seed,
                   const Weightless* weightless) {
   const Assignment assignment(graph, a, scheme);
   for (std::size_t i = 0; i < graph.params.size(); ++i) {
     const View<S> w = pass.weight(static_cast<int>(i));
-    const Stream stream = make_stream(seed, graph.params[i].name);
-    if (weightless == nullptr || weightless->params[i].made) {
-      for (const Assignment::Block& b : assignment.blocks(i)) draw_block(b, stream, w);
-      continue;
-    }
-    const auto& rows = weightless->params[i].rows;
+    const bool whole = weightless == nullptr || weightless->params[i].made;
+    if (whole) draw_elements(graph, assignment, i, seed, 0, std::span<S>(w.data, static_cast<std::size_t>(w.size())));
+    const auto rows = whole ? std::span<const Index>() : std::span<const Index>(weightless->params[i].rows);
     for (std::size_t r = 0; r < rows.size(); ++r) {
-      fill(assignment.blocks(i)[0].distribution, stream, static_cast<std::uint64_t>(rows[r] * w.cols),
-           std::span<S>(w.row(static_cast<Index>(r)), static_cast<std::size_t>(w.cols)));
+      draw_elements(graph, assignment, i, seed, static_cast<std::uint64_t>(rows[r] * w.cols),
+                    std::span<S>(w.row(static_cast<Index>(r)), static_cast<std::size_t>(w.cols)));
     }
   }
 }

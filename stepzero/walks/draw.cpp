@@ -1,0 +1,47 @@
+#include "stepzero/walks/draw.hpp"
+
+#include <algorithm>
+
+namespace stepzero {
+
+namespace {
+
+using Block = Assignment::Block;
+
+struct Stretch {
+  const Block* block;
+  std::uint64_t length;  // how far the block reaches without a gap
+};
+
+// A block as wide as the tensor reaches over many rows, a narrower one to the end of the row.
+Stretch stretch_at(const std::vector<Block>& blocks, Index cols, std::uint64_t at) {
+  const Index row = static_cast<Index>(at) / cols;
+  const Index col = static_cast<Index>(at) % cols;
+  for (const Block& b : blocks) {
+    if (row < b.row0 || row >= b.row0 + b.rows || col < b.col0 || col >= b.col0 + b.cols) continue;
+    const Index end = b.cols == cols ? (b.row0 + b.rows) * cols : row * cols + b.col0 + b.cols;
+    return {&b, static_cast<std::uint64_t>(end) - at};
+  }
+  report_bug("blocks cover the tensor", __FILE__, __LINE__);
+}
+
+}  // namespace
+
+template <class S>
+void draw_elements(const Graph& graph, const Assignment& assignment, std::size_t param, std::uint64_t seed, std::uint64_t first,
+                   std::span<S> out) {
+  const Param& p = graph.params[param];
+  const Stream stream = make_stream(seed, p.name);
+  while (!out.empty()) {
+    const Stretch s = stretch_at(assignment.blocks(param), p.cols(), first);
+    const std::size_t n = std::min<std::uint64_t>(s.length, out.size());
+    fill(s.block->distribution, stream, first, out.first(n));
+    first += n;
+    out = out.subspan(n);
+  }
+}
+
+template void draw_elements(const Graph&, const Assignment&, std::size_t, std::uint64_t, std::uint64_t, std::span<float>);
+template void draw_elements(const Graph&, const Assignment&, std::size_t, std::uint64_t, std::uint64_t, std::span<double>);
+
+}  // namespace stepzero
