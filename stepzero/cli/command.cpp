@@ -1,6 +1,7 @@
 #include "stepzero/cli/command.hpp"
 
 #include <unistd.h>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 
@@ -9,6 +10,7 @@
 #include "stepzero/core/text.hpp"
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/model.hpp"
+#include "stepzero/walks/profile.hpp"
 
 namespace stepzero::cli {
 
@@ -25,6 +27,13 @@ int print(const std::string& text) {
   return Exit::fine;
 }
 
+std::string check_seed(const std::string& text) {
+  std::uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  const bool fine = error == std::errc() && end == text.data() + text.size();
+  return fine ? "" : "not a whole number from 0 to 18446744073709551615";
+}
+
 void CommonFlags::declare(CLI::App& app) {
   app.add_option("MODEL", model, "a preset (stepzero models), a Hugging Face config.json, or a directory that holds one")->required();
   app.add_option("--scheme", scheme, "how weights are drawn (stepzero schemes)")->capture_default_str();
@@ -34,7 +43,7 @@ void CommonFlags::declare(CLI::App& app) {
   app.add_option("--targets", targets, "what position t is scored against: next, same")
       ->check(CLI::IsMember({"next", "same"}))
       ->capture_default_str();
-  app.add_option("--seed", seed, "the first seed")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--seed", seed, "the first seed")->check(check_seed)->capture_default_str();
   app.add_option("--seeds", seeds, "how many draws to average (measure, compare)")->check(CLI::Range(1, 1000000))->capture_default_str();
   app.add_option("--set", set, "override a field of the architecture: key=value, repeatable")->allow_extra_args(false);
   app.add_option("--threads", threads, "threads to use [all cores]")->check(CLI::Range(1, 256));
@@ -49,7 +58,7 @@ Expected<Architecture> describe_model(const std::string& model, const std::vecto
     if (auto done = set_field(*a, assignment); !done) return std::unexpected(done.error());
   }
   auto done = resolve(*a);
-  if (done) done = adapt(*a, scheme);
+  if (done) done = adapt(*a, scheme, profile);
   if (!done) return fail(fmt::format("{}: {}", show(a->name), done.error().message), done.error().hint);
   return a;
 }

@@ -15,6 +15,9 @@ namespace stepzero::cli {
 
 enum Exit : int { fine = 0, findings = 1, usage = 2, numerical = 3, bug = 70, interrupted = 130 };
 
+// A check of --seed: CLI11 takes a number that is too large for the largest.
+std::string check_seed(const std::string& text);
+
 // Prints the message and its hint to stderr.
 int complain(const Error& error);
 

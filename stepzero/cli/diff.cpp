@@ -107,7 +107,7 @@ void declare_diff(CLI::App& app, int& exit_code) {
   verb->add_option("A", flags->left, "a file *.safetensors, or a directory of a checkpoint")->required();
   verb->add_option("B", flags->right, "another one, or a MODEL: what stepzero init would write for it")->required();
   verb->add_option("--scheme", flags->scheme, "of the model B [what A says of itself, or hf]");
-  auto* seed = verb->add_option("--seed", flags->seed, "of the model B [what A says of itself, or 0]")->check(CLI::NonNegativeNumber);
+  auto* seed = verb->add_option("--seed", flags->seed, "of the model B [what A says of itself, or 0]")->check(check_seed);
   verb->add_option("--set", flags->set, "override a field of the model B: key=value, repeatable")->allow_extra_args(false);
   verb->add_flag("--full", flags->full, "tensors that are the same, too");
   verb->footer(

@@ -11,6 +11,7 @@
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/models/build.hpp"
+#include "stepzero/models/express.hpp"
 #include "stepzero/models/model.hpp"
 #include "stepzero/report/terminal.hpp"
 #include "stepzero/walks/checkpoint.hpp"
@@ -97,8 +98,10 @@ Expected<std::string> config_of(const InitFlags& flags, const Architecture& a, D
   c["torch_dtype"] = torch_name(dtype);
   std::vector<std::string> set;
   if (c.contains("stepzero") && c["stepzero"].contains("set")) set = c["stepzero"]["set"].get<std::vector<std::string>>();
+  c.erase("stepzero");
   set.insert(set.end(), flags.set.begin(), flags.set.end());
   set.insert(set.end(), a.changes.begin(), a.changes.end());
+  set = express(c, set);
   c["stepzero"] = {{"version", STEPZERO_VERSION}, {"scheme", flags.scheme}, {"seed", flags.seed}, {"set", set}};
   return c.dump(2) + "\n";
 }
@@ -184,7 +187,7 @@ void declare_init(CLI::App& app, int& exit_code) {
       ->required();
   verb->add_option("-o,--output", flags->output, "a file *.safetensors, or a directory: config.json, shards and their index")->required();
   verb->add_option("--scheme", flags->scheme, "how weights are drawn (stepzero schemes)")->capture_default_str();
-  verb->add_option("--seed", flags->seed, "another seed, other weights")->check(CLI::NonNegativeNumber)->capture_default_str();
+  verb->add_option("--seed", flags->seed, "another seed, other weights")->check(check_seed)->capture_default_str();
   verb->add_option("--dtype", flags->dtype, "f32, bf16, f16; rounded to the nearest, ties to even")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->capture_default_str();

@@ -27,6 +27,7 @@ struct Param {
   Index fan_in = 1;
   Index fan_out = 1;
   std::vector<Part> parts = {};  // none: the tensor is one matrix
+  bool in_out = false;           // a matrix stored (in, out)
 
   [[nodiscard]] Index rows() const { return shape.size() == 2 ? shape[0] : 1; }
   [[nodiscard]] Index cols() const { return shape.back(); }

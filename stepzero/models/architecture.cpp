@@ -1,5 +1,6 @@
 #include "stepzero/models/architecture.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -24,6 +25,7 @@ const Names<NormPlacement> placement_names = {
     {"pre", NormPlacement::pre}, {"post", NormPlacement::post}, {"sandwich", NormPlacement::sandwich}, {"branch", NormPlacement::branch}};
 const Names<PositionKind> position_names = {
     {"learned", PositionKind::learned}, {"sinusoidal", PositionKind::sinusoidal}, {"none", PositionKind::none}};
+const Names<BranchGain> gain_names = {{"none", BranchGain::none}, {"scalar", BranchGain::scalar}, {"channel", BranchGain::channel}};
 // The first name of each function is ours, the others are the library's (ACT2FN).
 const Names<Activation> activation_names = {{"identity", Activation::identity},
                                             {"relu", Activation::relu},
@@ -115,6 +117,21 @@ Expected<void> set_bias(Architecture& a, std::string_view text) {
   return {};
 }
 
+// "0.5,0.7,0.9"
+template <std::vector<double> Architecture::* member>
+Expected<void> set_list(Architecture& a, std::string_view text) {
+  std::vector<double> list;
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    const auto value = parse_number(text.substr(0, comma), -huge, huge);
+    if (!value) return std::unexpected(value.error());
+    list.push_back(*value);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  a.*member = std::move(list);
+  return {};
+}
+
 Expected<void> set_dropout(Architecture& a, std::string_view text) { return assign(a.dropout, parse_number(text, 0, 0.99)); }
 
 using A = Architecture;
@@ -159,6 +176,14 @@ const std::array field_table = std::to_array<Field>({
     {"dropout", "a number from 0 to 0.99", set_dropout},
     {"init_std", number, set_number<&A::init_std, 0.0>},
     {"skip_scale", number, set_number<&A::skip_scale, -huge>},
+    {"skip_scales", "two numbers for each layer, with commas; empty: skip_scale", set_list<&A::skip_scales>},
+    {"residual_scales", "two numbers for each layer, with commas; empty: residual_scale", set_list<&A::residual_scales>},
+    {"branch_gain", "none, scalar, channel", [](A& a, std::string_view v) { return assign(a.branch_gain, parse_name(gain_names, v)); }},
+    {"sub_norm", flag, set_flag<&A::sub_norm>},
+    {"norm_scale_by_layer", flag, set_flag<&A::norm_scale_by_layer>},
+    {"unit_linear", flag, set_flag<&A::unit_linear>},
+    {"base_width", count, set_count<&A::base_width, 1>},
+    {"base_layers", count, set_count<&A::base_layers, 1>},
 });
 
 }  // namespace
@@ -168,6 +193,8 @@ std::span<const Field> fields() { return field_table; }
 Expected<Activation> parse_activation(std::string_view name) { return parse_name(activation_names, name); }
 std::string_view to_string(Activation a) { return name_of(activation_names, a); }
 std::string_view to_string(NormKind n) { return name_of(norm_names, n); }
+std::string_view to_string(PositionKind p) { return name_of(position_names, p); }
+std::string_view to_string(BranchGain g) { return name_of(gain_names, g); }
 std::string_view to_string(NormPlacement p) { return name_of(placement_names, p); }
 
 Expected<void> set_field(Architecture& a, std::string_view assignment) {
@@ -206,6 +233,11 @@ Expected<void> resolve(Architecture& a) {
   if (a.parallel_block && a.norm_placement != NormPlacement::pre) {
     return fail(fmt::format("norm_placement = {} has no meaning in a parallel block", to_string(a.norm_placement)),
                 "set parallel_block=false or norm_placement=pre");
+  }
+  for (const auto* list : {&a.skip_scales, &a.residual_scales}) {
+    if (list->empty() || static_cast<Index>(list->size()) == 2 * a.layers) continue;
+    return fail(fmt::format("{} has {} numbers, {} layers need {}", list == &a.skip_scales ? "skip_scales" : "residual_scales",
+                            list->size(), a.layers, 2 * a.layers));
   }
   if (a.rotary == Architecture::whole_head) a.rotary = a.head_dim;
   if (a.rotary % 2 != 0 || a.rotary > a.head_dim) {

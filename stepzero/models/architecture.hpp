@@ -16,6 +16,8 @@ enum class NormPlacement : std::uint8_t { pre, post, sandwich, branch };
 enum class PositionKind : std::uint8_t { learned, sinusoidal, none };
 enum class Activation : std::uint8_t { identity, relu, relu2, sigmoid, tanh, silu, quick_gelu, gelu, gelu_tanh };
 
+enum class BranchGain : std::uint8_t { none, scalar, channel };
+
 struct Architecture {
   std::string name;
   std::string family;
@@ -60,7 +62,16 @@ struct Architecture {
   double init_std = 0.02;
 
   // What schemes change in the forward pass.
-  double skip_scale = 1;                  // on the stream where a branch is added to it
+  double skip_scale = 1;                      // on the stream where a branch is added to it
+  std::vector<double> skip_scales = {};       // one for each of the 2 layers branches; empty: skip_scale
+  std::vector<double> residual_scales = {};   // likewise, on the branches; empty: residual_scale
+  BranchGain branch_gain = BranchGain::none;  // a learned gain on every branch
+  bool sub_norm = false;                      // a norm before the last matrix of every branch
+  bool norm_scale_by_layer = false;           // norms before the branches of layer l, from 0, divided by sqrt(l + 1)
+  bool unit_linear = false;                   // what enters a product divided by sqrt(fan_in)
+  Index base_width = 256;                     // the model whose settings muP carries over
+  Index base_layers = 2;
+  std::vector<double> mixing = {};        // how much of a value's size attention leaves in each layer, as a scheme that asked was told
   std::vector<std::string> changes = {};  // what a scheme has changed, as "field=value"
 };
 
@@ -82,5 +93,7 @@ Expected<Activation> parse_activation(std::string_view name);
 std::string_view to_string(Activation a);
 std::string_view to_string(NormKind n);
 std::string_view to_string(NormPlacement p);
+std::string_view to_string(BranchGain g);
+std::string_view to_string(PositionKind p);
 
 }  // namespace stepzero

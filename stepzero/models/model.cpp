@@ -70,6 +70,8 @@ Expected<Architecture> import(std::string_view text, const std::string& file) {
 
 }  // namespace
 
+Expected<Architecture> import_config(std::string_view text, const std::string& file) { return import(text, file); }
+
 std::span<const Preset> presets() { return preset_table; }
 
 Expected<Architecture> load_model(const std::string& model) {

@@ -19,6 +19,9 @@ std::span<const Preset> presets();
 // Not yet resolved, so that fields can still be set.
 Expected<Architecture> load_model(const std::string& model);
 
+// The text of a config.json; `file` is for messages.
+Expected<Architecture> import_config(std::string_view text, const std::string& file);
+
 // Its configuration as it stands.
 Expected<nlohmann::ordered_json> model_config(const std::string& model);
 

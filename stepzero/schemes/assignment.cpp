@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "stepzero/schemes/scheme.hpp"
@@ -19,13 +20,17 @@ Param as_param(const Param& p, const Part& part) {
 }  // namespace
 
 Assignment::Assignment(const Graph& graph, const Architecture& a, const Scheme& scheme) {
+  heads_ = {a.heads, a.kv_heads, a.head_dim, a.width};
   for (const Param& p : graph.params) {
     auto& list = blocks_.emplace_back();
     if (!scheme.by_part || p.parts.empty()) {
-      list.push_back({0, 0, p.rows(), p.cols(), scheme.assign(a, p)});
+      list.push_back({0, 0, p.rows(), p.cols(), scheme.assign(a, p), p.role, p.layer, p.in_out});
       continue;
     }
-    for (const Part& part : p.parts) list.push_back({part.row0, part.col0, part.rows, part.cols, scheme.assign(a, as_param(p, part))});
+    for (const Part& part : p.parts) {
+      const Distribution d = scheme.assign(a, as_param(p, part));
+      list.push_back({part.row0, part.col0, part.rows, part.cols, d, part.role, p.layer, p.in_out});
+    }
   }
 }
 
@@ -34,6 +39,10 @@ const Distribution& Assignment::of(const ParamUse& use) const {
     if (use.row0 >= b.row0 && use.row0 < b.row0 + b.rows && use.col0 >= b.col0 && use.col0 < b.col0 + b.cols) return b.distribution;
   }
   report_bug("a block of the tensor holds the use", __FILE__, __LINE__);
+}
+
+bool Assignment::structured(std::size_t param) const {
+  return std::ranges::any_of(blocks_[param], [](const Block& b) { return b.distribution.structure != Distribution::Structure::none; });
 }
 
 double Assignment::std(std::size_t param) const {

@@ -15,7 +15,7 @@ inline bool is_feed_forward(const Param& p) { return p.role == Role::ffn_in || p
 
 // Gains 1, biases 0. Anything else is `matrix`.
 inline Distribution with_plain_vectors(const Param& p, Distribution matrix) {
-  if (p.role == Role::gain) return Distribution::constant(1);
+  if (p.role == Role::gain || p.role == Role::branch_gain) return Distribution::constant(1);
   if (p.role == Role::bias) return Distribution::constant(0);
   return matrix;
 }
@@ -26,6 +26,9 @@ inline double xavier_std(const Param& p) { return std::sqrt(2 / fans(p)); }
 
 // Each file's share of the list.
 std::span<const Scheme> fan_schemes();
+std::span<const Scheme> depth_schemes();
 std::span<const Scheme> residual_schemes();
+std::span<const Scheme> width_schemes();
+std::span<const Scheme> structure_schemes();
 
 }  // namespace stepzero

@@ -35,7 +35,8 @@ constexpr std::array library_schemes = std::to_array<Scheme>({
 std::span<const Scheme> schemes() {
   static const std::vector<Scheme> all = [] {
     std::vector<Scheme> list(library_schemes.begin(), library_schemes.end());
-    for (const auto group : {fan_schemes(), residual_schemes()}) list.insert(list.end(), group.begin(), group.end());
+    for (const auto group : {fan_schemes(), depth_schemes(), residual_schemes(), width_schemes(), structure_schemes()})
+      list.insert(list.end(), group.begin(), group.end());
     return list;
   }();
   return all;

@@ -12,6 +12,12 @@
 
 namespace stepzero {
 
+// What the model does by theory before the scheme's last word.
+struct Profile {
+  std::vector<double> branch_variances;  // of what each of the 2 layers branches adds
+  std::vector<double> mixing;            // E[y^2] of what attention makes of values of E[x^2] = 1, in each layer
+};
+
 struct Scheme {
   std::string_view name;
   std::string_view summary;
@@ -19,13 +25,16 @@ struct Scheme {
   Distribution (*assign)(const Architecture& a, const Param& p);
   void (*adapt)(Architecture& a) = nullptr;  // changes a resolved description, before the graph is built
   bool by_part = false;                      // asks about query, key and value one by one where one tensor holds them all
+  void (*learn)(Architecture& a, const Profile& profile) = nullptr;  // changes it once more, knowing what it does
 };
 
 std::span<const Scheme> schemes();
 Expected<const Scheme*> find_scheme(std::string_view name);
 
-// Applies the scheme's changes, lists them in a.changes, and resolves the description again.
-Expected<void> adapt(Architecture& a, const Scheme& scheme);
+// Applies the scheme's changes, lists them in a.changes, and resolves the description again. A scheme that learns needs
+// the profiler (walks/profile.hpp).
+using Profiler = Profile (*)(const Architecture& a, const Scheme& scheme);
+Expected<void> adapt(Architecture& a, const Scheme& scheme, Profiler profiler = nullptr);
 
 // What a scheme says of every tensor of a graph.
 class Assignment {
@@ -33,6 +42,12 @@ class Assignment {
   struct Block {
     Index row0, col0, rows, cols;
     Distribution distribution;
+    Role role;
+    int layer;
+    bool in_out;
+  };
+  struct Heads {
+    Index heads, kv_heads, head_dim, width;
   };
 
   Assignment() = default;
@@ -44,10 +59,14 @@ class Assignment {
   [[nodiscard]] const Distribution& of(const ParamUse& use) const;
   // Over all the entries of a tensor.
   [[nodiscard]] double std(std::size_t param) const;
+  // Whether its numbers depend on each other.
+  [[nodiscard]] bool structured(std::size_t param) const;
+  [[nodiscard]] const Heads& heads() const { return heads_; }
   [[nodiscard]] std::size_t size() const { return blocks_.size(); }
 
  private:
   std::vector<std::vector<Block>> blocks_;
+  Heads heads_ = {};
 };
 
 }  // namespace stepzero

@@ -76,22 +76,31 @@ class Maker {
       : graph_(graph), assignment_(assignment), options_(options), bytes_(done), total_(total) {}
 
   Expected<void> write(const Shard& shard, const SafetensorsLayout& layout, const OutputFile& file) {
-    std::vector<Piece> pieces;
+    std::vector<Piece> tensors;    // each as one piece
+    std::vector<Index> ends = {};  // pieces up to the end of each: a list of all would grow with the model
     for (std::size_t k = 0; k < shard.params.size(); ++k) {
-      const auto size = static_cast<std::uint64_t>(graph_.params[shard.params[k]].size());
-      for (std::uint64_t first = 0; first < size; first += kPiece)
-        pieces.push_back({shard.params[k], first, std::min(kPiece, size - first), layout.offsets[k]});
+      const std::size_t param = shard.params[k];
+      const Piece tensor{param, 0, static_cast<std::uint64_t>(graph_.params[param].size()), layout.offsets[k]};
+      if (assignment_.structured(param)) {
+        if (options_.stop && options_.stop()) return {};
+        if (auto done = write_whole(tensor, file); !done) return done;
+        continue;
+      }
+      tensors.push_back(tensor);
+      ends.push_back((ends.empty() ? 0 : ends.back()) + static_cast<Index>((tensor.count + kPiece - 1) / kPiece));
     }
-    parallel_for(static_cast<Index>(pieces.size()), [&](Index i) {
+    parallel_for(ends.empty() ? 0 : ends.back(), [&](Index i) {
       if (over_) return;
       if (options_.stop && options_.stop()) over_ = true;
-      if (auto done = write_piece(pieces[static_cast<std::size_t>(i)], file); !done) keep(done.error());
+      const auto k = static_cast<std::size_t>(std::ranges::upper_bound(ends, i) - ends.begin());
+      const std::uint64_t first = static_cast<std::uint64_t>(i - (k == 0 ? 0 : ends[k - 1])) * kPiece;
+      const Piece& tensor = tensors[k];
+      if (auto done = make_piece({tensor.param, first, std::min(kPiece, tensor.count - first), tensor.offset}, file); !done)
+        keep(done.error());
     });
     if (error_) return std::unexpected(*error_);
     return {};
   }
-
-  [[nodiscard]] double bytes() const { return bytes_; }
 
  private:
   struct Piece {
@@ -100,11 +109,25 @@ class Maker {
     std::uint64_t offset;  // of the tensor in the file
   };
 
-  Expected<void> write_piece(const Piece& piece, const OutputFile& file) {
+  // A tensor whose numbers depend on each other is made at once.
+  Expected<void> write_whole(const Piece& tensor, const OutputFile& file) {
+    const std::vector<float> whole = draw_tensor(graph_, assignment_, tensor.param, options_.seed);
+    for (std::uint64_t first = 0; first < tensor.count; first += kPiece) {
+      const Piece piece{tensor.param, first, std::min(kPiece, tensor.count - first), tensor.offset};
+      if (auto done = write_piece(piece, std::span(whole).subspan(first, piece.count), file); !done) return done;
+    }
+    return {};
+  }
+
+  Expected<void> make_piece(const Piece& piece, const OutputFile& file) {
     thread_local std::vector<float> numbers(kPiece);
-    thread_local std::vector<std::uint16_t> narrow(kPiece);
     const auto made = std::span(numbers).first(piece.count);
     draw_elements(graph_, assignment_, piece.param, options_.seed, piece.first, made);
+    return write_piece(piece, made, file);
+  }
+
+  Expected<void> write_piece(const Piece& piece, std::span<const float> made, const OutputFile& file) {
+    thread_local std::vector<std::uint16_t> narrow(kPiece);
     std::span<const std::byte> bytes = std::as_bytes(made);
     if (options_.dtype != DType::F32) {
       const bool fits =
@@ -264,8 +287,10 @@ class Checkpoint {
     if (auto done = maker.write(shard, *layout, *file); !done) return done;
     report_.stopped = options_.stop && options_.stop();
     if (report_.stopped) return {};  // the file goes with the object
-    if (auto done = file->commit(layout->file_bytes); !done) return done;
-    report_.files.push_back({path, layout->file_bytes, false});
+    const auto done = file->commit(layout->file_bytes);
+    const bool kept = !done && directory_ && is_whole(path, *layout);  // another maker was faster
+    if (!done && !kept) return done;
+    report_.files.push_back({path, layout->file_bytes, kept});
     return {};
   }
 

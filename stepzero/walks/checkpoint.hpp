@@ -13,13 +13,13 @@
 namespace stepzero {
 
 struct CheckpointOptions {
-  std::string path;          // a file *.safetensors, or a directory
+  std::string path = {};          // a file *.safetensors, or a directory
   DType dtype = DType::F32;  // or BF16, F16
   std::uint64_t seed = 0;
   std::uint64_t max_shard_bytes = 5'000'000'000;
   int maker = 1;  // of `makers` processes that share the shards of one directory
   int makers = 1;
-  std::string only;  // a pattern of tensor names: * and ? ; empty: all
+  std::string only = {};  // a pattern of tensor names: * and ? ; empty: all
   bool replace = false;
   std::map<std::string, std::string> metadata = {};
   std::string config = {};  // the text of config.json; empty: none is written

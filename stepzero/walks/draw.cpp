@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "stepzero/walks/structured.hpp"
+
 namespace stepzero {
 
 namespace {
@@ -27,11 +29,39 @@ Stretch stretch_at(const std::vector<Block>& blocks, Index cols, std::uint64_t a
 
 }  // namespace
 
+std::vector<float> draw_tensor(const Graph& graph, const Assignment& assignment, std::size_t param, std::uint64_t seed) {
+  const Param& p = graph.params[param];
+  std::vector<float> whole(static_cast<std::size_t>(p.size()));
+  if (!assignment.structured(param)) {
+    draw_elements(graph, assignment, param, seed, 0, std::span<float>(whole));
+    return whole;
+  }
+  const Stream stream = make_stream(seed, p.name);
+  for (const Block& b : assignment.blocks(param)) {
+    const bool made = b.distribution.structure != Distribution::Structure::none;
+    const std::vector<float> numbers = made ? make_structured(p, b, assignment.heads(), seed) : std::vector<float>();
+    for (Index r = 0; r < b.rows; ++r) {
+      const Index first = (b.row0 + r) * p.cols() + b.col0;
+      const auto row = std::span(whole).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(b.cols));
+      if (made)
+        std::copy_n(numbers.begin() + r * b.cols, b.cols, row.begin());
+      else
+        fill(b.distribution, stream, static_cast<std::uint64_t>(first), row);
+    }
+  }
+  return whole;
+}
+
 template <class S>
 void draw_elements(const Graph& graph, const Assignment& assignment, std::size_t param, std::uint64_t seed, std::uint64_t first,
                    std::span<S> out) {
   const Param& p = graph.params[param];
   const Stream stream = make_stream(seed, p.name);
+  if (assignment.structured(param)) {
+    const std::vector<float> whole = draw_tensor(graph, assignment, param, seed);
+    std::copy_n(whole.begin() + static_cast<Index>(first), out.size(), out.begin());
+    return;
+  }
   while (!out.empty()) {
     const Stretch s = stretch_at(assignment.blocks(param), p.cols(), first);
     const std::size_t n = std::min<std::uint64_t>(s.length, out.size());

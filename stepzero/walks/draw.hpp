@@ -7,7 +7,10 @@
 
 namespace stepzero {
 
-// Elements [first, first + out.size()) of parameter `param`, row by row.
+// All of parameter `param`, row by row.
+std::vector<float> draw_tensor(const Graph& graph, const Assignment& assignment, std::size_t param, std::uint64_t seed);
+
+// Elements [first, first + out.size()) of it. Of a structured tensor the whole is made each time.
 template <class S>
 void draw_elements(const Graph& graph, const Assignment& assignment, std::size_t param, std::uint64_t seed, std::uint64_t first,
                    std::span<S> out);

@@ -159,6 +159,12 @@ Expected<void> check_memory(const Graph& graph, const Architecture& a, const Bat
 Expected<Signal> measure(const Graph& graph, const Architecture& a, const Batch& batch, const MeasureOptions& options) {
   Weightless stand_ins;
   const auto distributions = options.scheme != nullptr ? distributions_of(graph, a, *options.scheme) : Assignment();
+  for (std::size_t i = 0; options.weightless && i < graph.params.size(); ++i) {
+    if (!distributions.structured(i)) continue;
+    return fail(fmt::format("scheme {}: the numbers of \"{}\" depend on each other, --weightless needs independent ones",
+                            options.scheme->name, show(graph.params[i].name)),
+                "measure without --weightless");
+  }
   if (options.weightless) stand_ins = make_weightless(graph, batch, distributions, options.seed);
   const Weightless* const weightless = options.weightless ? &stand_ins : nullptr;
   const PassOptions pass_options{.checkpoint = options.weightless, .weightless = weightless};

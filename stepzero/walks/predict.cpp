@@ -65,6 +65,14 @@ class Walk {
     return list;
   }
 
+  // Laws know mean and variance only: orthogonal matrices differ by what falls with the width, others by more.
+  [[nodiscard]] std::string grade_of(const Node& node, const std::string& grade) const {
+    using S = Distribution::Structure;
+    const S s = node.params.empty() ? S::none : assignment_.of(node.params[0]).structure;
+    if (s == S::none || grade == to_string(Grade::approximate)) return grade;
+    return to_string(s == S::orthogonal ? Grade::large_width : Grade::approximate);
+  }
+
   void down() {
     std::size_t attention = 0;
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -81,6 +89,7 @@ class Walk {
       }
       NodeSignal& to = signal_.nodes[i];
       to.grade = to_string(std::visit([](const auto& op) { return op.grade; }, node.op));
+      to.grade = grade_of(node, to.grade);
       double mean = 0;
       for (const double x_t : m.mean) mean += x_t / static_cast<double>(batch_.tokens());
       const double square = m.K.trace() / static_cast<double>(batch_.tokens());

@@ -3,8 +3,10 @@
 // accounted for gives another number.
 #include "stepzero/schemes/scheme.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
+#include <numbers>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -12,6 +14,7 @@
 
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/model.hpp"
+#include "stepzero/walks/draw.hpp"
 
 namespace stepzero {
 namespace {
@@ -36,13 +39,21 @@ struct Model {
   }
 };
 
+// A profile with simple numbers: variances 1, 2, 3, ... and attention that leaves a quarter.
+Profile simple_profile(const Architecture& a, const Scheme&) {
+  Profile p;
+  for (Index i = 0; i < 2 * a.layers; ++i) p.branch_variances.push_back(static_cast<double>(i + 1));
+  p.mixing.assign(static_cast<std::size_t>(a.layers), 0.25);
+  return p;
+}
+
 Model model(const std::string& preset, const std::vector<std::string>& set, const std::string& scheme) {
   Model m;
   m.a = *load_model(preset);
   for (const std::string& s : set) EXPECT_TRUE(set_field(m.a, s).has_value()) << s;
   EXPECT_TRUE(resolve(m.a).has_value());
   const Scheme* found = *find_scheme(scheme);
-  const auto done = adapt(m.a, *found);
+  const auto done = adapt(m.a, *found, simple_profile);
   EXPECT_TRUE(done.has_value()) << done.error().message;
   m.graph = build_graph(m.a);
   m.assignment = Assignment(m.graph, m.a, *found);
@@ -50,10 +61,11 @@ Model model(const std::string& preset, const std::vector<std::string>& set, cons
 }
 
 // Nothing is square: q (60, 48), k and v (30, 48), o (48, 60), up and gate (112, 48), down (48, 112); 5 layers.
-Model llama(const std::string& scheme) {
-  return model("llama-2-7b",
-               {"layers=5", "width=48", "heads=6", "kv_heads=3", "head_dim=10", "ffn=112", "vocab=97", "positions=64", "init_std=0.02"},
-               scheme);
+Model llama(const std::string& scheme, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> set = {"layers=5", "width=48", "heads=6",      "kv_heads=3",   "head_dim=10",
+                                  "ffn=112",  "vocab=97", "positions=64", "init_std=0.02"};
+  set.insert(set.end(), more.begin(), more.end());
+  return model("llama-2-7b", set, scheme);
 }
 
 // One tensor for q, k and v, stored (in, out): (40, 120); fc (40, 96), proj (96, 40); 3 layers, tied.
@@ -128,6 +140,243 @@ TEST(Schemes, PartsOfAFusedTensorAreToldApart) {
   EXPECT_EQ(v.cols, 40);
   EXPECT_EQ(v.rows, 40);
   EXPECT_NEAR(m.assignment.std(m.index(name)), std::sqrt((2 + beta * beta) / 3 * 2.0 / 80), 1e-15);
+}
+
+// Std of a standard normal cut at +-c: 1 - 2 c phi(c) / (Phi(c) - Phi(-c)).
+double cut_std(double c) {
+  return std::sqrt(1 - 2 * c * std::exp(-c * c / 2) / std::sqrt(2 * std::numbers::pi) / std::erf(c / std::numbers::sqrt2));
+}
+const double kCut2 = cut_std(2);
+const double kCut3 = cut_std(3);
+const double s48 = std::sqrt(48.0);
+
+const Distribution& layer_gain(const Model& m, const std::string& which) { return m.of("model.layers.3." + which); }
+
+TEST(Schemes, TorchDefaults) {
+  expect_std(llama("torch-default"), {{"embedding", 1},
+                                      {"q", 1 / std::sqrt(144.0)},
+                                      {"o", 1 / std::sqrt(180.0)},
+                                      {"up", 1 / std::sqrt(144.0)},
+                                      {"down", 1 / std::sqrt(336.0)}});
+  const Model m = gpt2("torch-default");
+  EXPECT_EQ(m.of("transformer.h.1.mlp.c_fc.bias"), Distribution::uniform(1 / std::sqrt(40.0)));
+  EXPECT_EQ(m.of("transformer.h.1.mlp.c_proj.bias"), Distribution::uniform(1 / std::sqrt(96.0)));
+  EXPECT_EQ(m.of("transformer.h.1.attn.c_attn.bias"), Distribution::uniform(1 / std::sqrt(40.0)));
+  EXPECT_EQ(m.of("transformer.h.1.ln_1.bias"), Distribution::constant(0));
+  EXPECT_EQ(m.of("transformer.h.1.ln_1.weight"), Distribution::constant(1));
+  // var 1/(2 d) for a packed (3 d, d): half of what Xavier's rule gives each (d, d) of it
+  EXPECT_NEAR(gpt2("torch-mha").of("transformer.h.1.attn.c_attn.weight").std(), std::sqrt(1.0 / 80), 1e-15);
+  expect_std(llama("torch-mha"), {{"q", std::sqrt(2.0 / 168)}, {"v", std::sqrt(2.0 / 168)}, {"o", 1 / std::sqrt(180.0)}});
+}
+
+TEST(Schemes, Orthogonal) {
+  expect_std(llama("orthogonal"),
+             {{"q", std::sqrt(2.0 / 60)}, {"v", std::sqrt(2.0 / 48)}, {"down", std::sqrt(2.0 / 112)}, {"up", std::sqrt(2.0 / 112)}});
+}
+
+TEST(Schemes, ScaledByTheNumberOfLayers) {
+  for (const char* name : {"gpt2", "megatron"}) {
+    expect_std(llama(name), {{"embedding", 0.02},
+                             {"q", 0.02},
+                             {"v", 0.02},
+                             {"o", 0.02 / std::sqrt(10.0)},
+                             {"gate", 0.02},
+                             {"up", 0.02},
+                             {"down", 0.02 / std::sqrt(10.0)},
+                             {"head", 0.02}});
+  }
+  const Model m = gpt2("gpt2-openai");
+  EXPECT_DOUBLE_EQ(m.of("transformer.wpe.weight").std(), 0.01);
+  EXPECT_DOUBLE_EQ(m.of("transformer.wte.weight").std(), 0.02);
+  EXPECT_DOUBLE_EQ(m.of("transformer.h.2.mlp.c_proj.weight").std(), 0.02 / std::sqrt(6.0));
+  EXPECT_DOUBLE_EQ(m.of("transformer.h.2.mlp.c_fc.weight").std(), 0.02);
+  expect_std(llama("small-init+wang"), {{"embedding", std::sqrt(2.0 / 240)},
+                                        {"q", std::sqrt(2.0 / 240)},
+                                        {"up", std::sqrt(2.0 / 240)},
+                                        {"o", 2 / (5 * s48)},
+                                        {"down", 2 / (5 * s48)}});
+}
+
+TEST(Schemes, TruncationNarrows) {
+  expect_std(llama("bert"), {{"embedding", 0.02 * kCut2}, {"q", 0.02 * kCut2}, {"o", 0.02 * kCut2}, {"down", 0.02 * kCut2}});
+  EXPECT_EQ(llama("bert").of("lm_head.weight"), Distribution::truncated(0.02, 2));
+  expect_std(llama("timm-vit"), {{"q", 0.02}, {"down", 0.02}});
+}
+
+// Layer 3 from 0 is the fourth: sqrt(2 * 4).
+TEST(Schemes, ScaledByTheLayer) {
+  expect_std(llama("olmo-mitchell"), {{"embedding", kCut3 / s48},
+                                      {"q", kCut3 / s48},
+                                      {"v", kCut3 / s48},
+                                      {"o", kCut3 / std::sqrt(8 * 48.0)},
+                                      {"up", kCut3 / s48},
+                                      {"down", kCut3 / std::sqrt(8 * 112.0)},
+                                      {"head", kCut3 / s48}});
+  expect_std(llama("llama-depth"), {{"embedding", 1},
+                                    {"q", 0.02},
+                                    {"o", 0.02 / std::sqrt(8.0)},
+                                    {"gate", 0.02},
+                                    {"up", 0.02},
+                                    {"down", 0.02 / std::sqrt(8.0)},
+                                    {"head", kCut3 / s48}});
+  expect_std(llama("torchtitan-llama"),
+             {{"o", 0.02 / std::sqrt(8.0)}, {"gate", 0.02}, {"up", 0.02 / std::sqrt(8.0)}, {"down", 0.02 / std::sqrt(8.0)}});
+}
+
+TEST(Schemes, T5) {
+  const Model m = llama("t5");
+  expect_std(m, {{"embedding", 1},
+                 {"q", 1 / std::sqrt(480.0)},
+                 {"k", 1 / s48},
+                 {"v", 1 / s48},
+                 {"o", 1 / std::sqrt(60.0)},
+                 {"up", 1 / s48},
+                 {"gate", 1 / s48},
+                 {"down", 1 / std::sqrt(112.0)},
+                 {"head", 1}});
+  EXPECT_EQ(m.a.attention_scale, 1);
+  EXPECT_EQ(m.a.logit_scale, 1);
+  EXPECT_DOUBLE_EQ(gpt2("t5").a.logit_scale, 1 / std::sqrt(40.0));
+  EXPECT_NEAR(gpt2("t5").of("transformer.h.0.attn.c_attn.weight", 0).std(), 1 / std::sqrt(400.0), 1e-15);
+  EXPECT_NEAR(gpt2("t5").of("transformer.h.0.attn.c_attn.weight", 1).std(), 1 / std::sqrt(40.0), 1e-15);
+}
+
+TEST(Schemes, WithoutNorms) {
+  const double s = std::pow(45.0, -0.25);  // (9 * 5 layers)^(-1/4)
+  const Model m = llama("t-fixup");
+  expect_std(m, {{"embedding", s / s48},
+                 {"head", 1 / s48},
+                 {"q", std::sqrt(2.0 / 108)},
+                 {"v", s * std::sqrt(2.0 / 78)},
+                 {"o", s * std::sqrt(2.0 / 108)},
+                 {"down", s * std::sqrt(2.0 / 160)}});
+  EXPECT_EQ(m.a.norm, NormKind::none);
+  EXPECT_EQ(m.graph.find_node("blocks.0.attn.norm"), -1);
+  expect_std(llama("t-fixup", {"causal=false"}), {{"v", 0.67 * std::pow(5.0, -0.25) * std::sqrt(2.0 / 78)}});
+
+  const Model fixup = llama("fixup");
+  expect_std(fixup, {{"o", 0},
+                     {"down", 0},
+                     {"head", 0},
+                     {"v", std::sqrt(2.0 / 48) / std::sqrt(10.0)},
+                     {"up", std::sqrt(2.0 / 48) / std::sqrt(10.0)},
+                     {"q", std::sqrt(2.0 / 108)}});
+  EXPECT_EQ(layer_gain(fixup, "ffn_gain"), Distribution::constant(1));
+}
+
+TEST(Schemes, GainsOnBranches) {
+  for (const char* name : {"rezero", "skipinit"}) {
+    const Model m = llama(name);
+    EXPECT_EQ(layer_gain(m, "attn_gain"), Distribution::constant(0)) << name;
+    EXPECT_EQ(m.graph.params[m.index("model.layers.3.ffn_gain")].shape, std::vector<Index>{1}) << name;
+  }
+  EXPECT_EQ(llama("rezero").a.norm, NormKind::none);
+  EXPECT_EQ(llama("skipinit").a.norm, NormKind::rmsnorm);
+  const Model m = llama("layerscale");
+  EXPECT_EQ(layer_gain(m, "attn_gain"), Distribution::constant(0.1));
+  EXPECT_EQ(m.graph.params[m.index("model.layers.3.attn_gain")].shape, std::vector<Index>{48});
+  EXPECT_EQ(llama("layerscale", {"layers=24"}).of("model.layers.3.ffn_gain"), Distribution::constant(1e-5));
+  EXPECT_EQ(llama("layerscale", {"layers=36"}).of("model.layers.3.ffn_gain"), Distribution::constant(1e-6));
+}
+
+const Node& node(const Model& m, const std::string& name) {
+  const int i = m.graph.find_node(name);
+  EXPECT_GE(i, 0) << name;
+  return m.graph.nodes[static_cast<std::size_t>(std::max(i, 0))];
+}
+
+TEST(Schemes, NormsInsideAndBefore) {
+  const double gamma = std::sqrt(std::log(10.0));
+  const Model m = llama("sub-ln");
+  expect_std(m, {{"q", std::sqrt(2.0 / 108)},
+                 {"v", gamma * std::sqrt(2.0 / 78)},
+                 {"o", gamma * std::sqrt(2.0 / 108)},
+                 {"gate", gamma * std::sqrt(2.0 / 160)},
+                 {"down", gamma * std::sqrt(2.0 / 160)}});
+  EXPECT_EQ(std::get<RmsNorm>(node(m, "blocks.3.attn.sub_norm").op).width, 60);
+  EXPECT_EQ(std::get<RmsNorm>(node(m, "blocks.3.ffn.sub_norm").op).width, 112);
+  EXPECT_EQ(m.graph.params[m.index("model.layers.3.mlp.ffn_sub_norm.weight")].shape, std::vector<Index>{112});
+  const Model lns = llama("lns");
+  expect_std(lns, {{"q", 0.02}, {"o", 0.02}, {"down", 0.02}});
+  EXPECT_DOUBLE_EQ(std::get<Scale>(node(lns, "blocks.3.ffn.norm_scaled").op).factor, 0.5);
+  EXPECT_DOUBLE_EQ(std::get<Scale>(node(lns, "blocks.0.attn.norm_scaled").op).factor, 1);
+}
+
+TEST(Schemes, LearnedFromTheModel) {
+  const Model admin = llama("admin");  // omega^2: 1, 1 + 1, 1 + 1 + 2, ...
+  ASSERT_EQ(admin.a.skip_scales.size(), 10U);
+  EXPECT_DOUBLE_EQ(admin.a.skip_scales[0], 1);
+  EXPECT_DOUBLE_EQ(admin.a.skip_scales[1], std::sqrt(2.0));
+  EXPECT_DOUBLE_EQ(admin.a.skip_scales[3], std::sqrt(7.0));
+  EXPECT_DOUBLE_EQ(std::get<Residual>(node(admin, "blocks.1.ffn.sum").op).skip_scale, std::sqrt(7.0));
+  expect_std(admin, {{"v", std::sqrt(2.0 / 78)}, {"down", std::sqrt(2.0 / 160)}});
+  const Model m = llama("deepscalelm");
+  expect_std(m, {{"q", 1 / s48},
+                 {"v", std::pow(0.25 * 48 * 60, -0.25)},
+                 {"o", std::pow(0.25 * 48 * 60, -0.25)},
+                 {"up", std::pow(2.0 / (48 * 112), 0.25)},
+                 {"down", std::pow(2.0 / (48 * 112), 0.25)}});
+  EXPECT_DOUBLE_EQ(m.a.residual_scale, std::sqrt(0.4));
+  EXPECT_DOUBLE_EQ(m.a.skip_scale, std::sqrt(0.6));
+}
+
+TEST(Schemes, Width) {
+  const double m = 48.0 / 256;
+  expect_std(llama("mup"), {{"embedding", 0.02},
+                            {"head", 0.02},
+                            {"q", 0.02 / std::sqrt(m)},
+                            {"up", 0.02 / std::sqrt(m)},
+                            {"o", 0.02 / std::sqrt(10 * m)},
+                            {"down", 0.02 / std::sqrt(10 * m)}});
+  EXPECT_DOUBLE_EQ(llama("mup").a.attention_scale, 0.1);
+  EXPECT_DOUBLE_EQ(llama("mup").a.logit_scale, 256.0 / 48);
+  EXPECT_DOUBLE_EQ(llama("mup", {"base_width=48"}).a.logit_scale, 1);
+  expect_std(llama("completep"), {{"q", 0.02 / std::sqrt(m)}, {"o", 0.02 / std::sqrt(m)}, {"down", 0.02 / std::sqrt(m)}});
+  EXPECT_DOUBLE_EQ(llama("completep").a.residual_scale, 0.4);
+  const Model u = llama("u-mup");
+  expect_std(u, {{"embedding", 1}, {"q", 1}, {"o", 1}, {"down", 1}, {"head", 1}});
+  EXPECT_DOUBLE_EQ(u.a.logit_scale, 1.0 / 48);
+  EXPECT_DOUBLE_EQ(std::get<Scale>(node(u, "blocks.3.ffn.out.input").op).factor, 1 / std::sqrt(112.0));
+  EXPECT_DOUBLE_EQ(std::get<Scale>(node(u, "blocks.3.attn.out.input").op).factor, 1 / std::sqrt(60.0));
+  EXPECT_DOUBLE_EQ(u.a.residual_scales.front(), std::sqrt(1.0 / 6));  // tau^2 = 1/5
+  EXPECT_DOUBLE_EQ(u.a.skip_scales.front(), std::sqrt(5.0 / 6));
+  EXPECT_DOUBLE_EQ(u.a.residual_scales.back(), std::sqrt(1.0 / 15));  // tau^2 = 1/14
+}
+
+TEST(Schemes, TheSourceDocument) {
+  const Model m = llama("source-003");
+  expect_std(m, {{"q", std::sqrt(2.0 / 108)}, {"down", std::sqrt(2.0 / 160)}});
+  EXPECT_EQ(m.of("model.layers.3.input_layernorm.weight"), Distribution::constant(1 / s48));
+  EXPECT_EQ(m.a.residual_scale, 0.1);
+  const Model f = llama("source-003-frobenius");
+  const double norms = std::sqrt(48 * 112.0) * f.of("model.layers.3.mlp.up_proj.weight").std() * std::sqrt(48 * 112.0) *
+                       f.of("model.layers.3.mlp.down_proj.weight").std();
+  EXPECT_NEAR(norms, 1, 1e-12);
+  EXPECT_DOUBLE_EQ(f.a.residual_scale, 1 / std::sqrt(5.0));
+}
+
+// What is drawn has the std that was promised, truncated or not, and no two tensors hold the same numbers.
+TEST(Schemes, DrawnNumbersKeepThePromise) {
+  for (const Scheme& scheme : schemes()) {
+    for (const Model& m : {llama(std::string(scheme.name)), gpt2(std::string(scheme.name))}) {
+      std::map<std::vector<float>, std::string> seen;
+      for (std::size_t i = 0; i < m.graph.params.size(); ++i) {
+        const std::vector<float> w = draw_tensor(m.graph, m.assignment, i, 5);
+        double sum = 0, squares = 0;
+        for (const float x : w) sum += x, squares += static_cast<double>(x) * x;
+        const double n = static_cast<double>(w.size());
+        const double std = std::sqrt(squares / n - sum / n * (sum / n));
+        const double promised = m.assignment.std(i);
+        const bool structured = m.assignment.structured(i);
+        const double bound = promised * (structured ? 0.15 : 6 / std::sqrt(2 * n) * 1.2);
+        EXPECT_TRUE(std::abs(std - promised) <= bound + 1e-7)
+            << scheme.name << " " << m.graph.params[i].name << " " << std << " " << promised;
+        if (promised == 0 || w.size() < 16) continue;
+        const auto [at, fresh] = seen.emplace(std::vector<float>(w.begin(), w.begin() + 16), m.graph.params[i].name);
+        EXPECT_TRUE(fresh) << scheme.name << ": " << m.graph.params[i].name << " begins like " << at->second;
+      }
+    }
+  }
 }
 
 }  // namespace
