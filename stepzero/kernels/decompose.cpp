@@ -12,6 +12,9 @@ namespace stepzero::kernels {
 
 namespace {
 
+// Rows that make a piece of work worth a thread's while, some hundred microseconds.
+Index pieces(Index flops_a_row) { return std::max<Index>(1, (Index{1} << 20) / flops_a_row); }
+
 void normalise(double* row, std::size_t n) {
   const double size = std::sqrt(dot(row, row, n));
   for (std::size_t i = 0; i < n; ++i) row[i] /= size;
@@ -46,7 +49,7 @@ void orthonormalise_rows(View<double> a) {
       clear(j, j);
       normalise(a.row(j), n);
     }
-    parallel_ranges(a.rows - end, 4, [&](Index from, Index to) {
+    parallel_ranges(a.rows - end, pieces(4 * panel * a.cols), [&](Index from, Index to) {
       for (Index j = from; j < to; ++j) clear(end + j, end);
     });
   }
@@ -66,7 +69,7 @@ Svd svd(View<const float> m) {
   for (int sweep = 0; sweep < most_sweeps && moved; ++sweep) {
     moved = false;
     for (Index round = 0; round + 1 < players; ++round) {
-      parallel_ranges(players / 2, 16, [&](Index from, Index to) {
+      parallel_ranges(players / 2, pieces(18 * n), [&](Index from, Index to) {
         for (Index k = from; k < to; ++k) {
           const Index i = std::min(player(round, k), player(round, players - 1 - k));
           const Index j = std::max(player(round, k), player(round, players - 1 - k));

@@ -13,7 +13,7 @@
 namespace stepzero {
 
 struct CheckpointOptions {
-  std::string path = {};          // a file *.safetensors, or a directory
+  std::string path = {};     // a file *.safetensors, or a directory
   DType dtype = DType::F32;  // or BF16, F16
   std::uint64_t seed = 0;
   std::uint64_t max_shard_bytes = 5'000'000'000;

@@ -97,7 +97,7 @@ class Walk {
       to.forward.mean.predicted = mean;
       to.forward.variance.predicted = square - mean * mean;
       if (batch_.length > 1) to.forward.token_cosine.predicted = token_cosine(m.K, batch_);
-      if (m.attention) {
+      if (m.attention && std::holds_alternative<Attention>(node.op)) {  // ops that copy a moment copy this too
         AttentionSignal& a = signal_.attention[attention++];
         a.score_variance.predicted = m.attention->score_variance;
         a.entropy.predicted = m.attention->entropy;

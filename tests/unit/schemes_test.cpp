@@ -12,66 +12,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "stepzero/models/build.hpp"
-#include "stepzero/models/model.hpp"
-#include "stepzero/walks/draw.hpp"
+#include "tests/unit/scheme_model.hpp"
 
 namespace stepzero {
 namespace {
 
 using ::testing::Contains;
+using testing::gpt2;
+using testing::llama;
+using testing::Model;
 using ::testing::StartsWith;
-
-struct Model {
-  Architecture a;
-  Graph graph;
-  Assignment assignment;
-
-  [[nodiscard]] std::size_t index(const std::string& name) const {
-    for (std::size_t i = 0; i < graph.params.size(); ++i) {
-      if (graph.params[i].name == name) return i;
-    }
-    ADD_FAILURE() << "no tensor " << name;
-    return 0;
-  }
-  [[nodiscard]] const Distribution& of(const std::string& name, std::size_t block = 0) const {
-    return assignment.blocks(index(name)).at(block).distribution;
-  }
-};
-
-// A profile with simple numbers: variances 1, 2, 3, ... and attention that leaves a quarter.
-Profile simple_profile(const Architecture& a, const Scheme&) {
-  Profile p;
-  for (Index i = 0; i < 2 * a.layers; ++i) p.branch_variances.push_back(static_cast<double>(i + 1));
-  p.mixing.assign(static_cast<std::size_t>(a.layers), 0.25);
-  return p;
-}
-
-Model model(const std::string& preset, const std::vector<std::string>& set, const std::string& scheme) {
-  Model m;
-  m.a = *load_model(preset);
-  for (const std::string& s : set) EXPECT_TRUE(set_field(m.a, s).has_value()) << s;
-  EXPECT_TRUE(resolve(m.a).has_value());
-  const Scheme* found = *find_scheme(scheme);
-  const auto done = adapt(m.a, *found, simple_profile);
-  EXPECT_TRUE(done.has_value()) << done.error().message;
-  m.graph = build_graph(m.a);
-  m.assignment = Assignment(m.graph, m.a, *found);
-  return m;
-}
-
-// Nothing is square: q (60, 48), k and v (30, 48), o (48, 60), up and gate (112, 48), down (48, 112); 5 layers.
-Model llama(const std::string& scheme, const std::vector<std::string>& more = {}) {
-  std::vector<std::string> set = {"layers=5", "width=48", "heads=6",      "kv_heads=3",   "head_dim=10",
-                                  "ffn=112",  "vocab=97", "positions=64", "init_std=0.02"};
-  set.insert(set.end(), more.begin(), more.end());
-  return model("llama-2-7b", set, scheme);
-}
-
-// One tensor for q, k and v, stored (in, out): (40, 120); fc (40, 96), proj (96, 40); 3 layers, tied.
-Model gpt2(const std::string& scheme) {
-  return model("gpt2", {"layers=3", "width=40", "heads=4", "ffn=96", "vocab=97", "positions=64", "init_std=0.02"}, scheme);
-}
 
 // A tensor of each kind in layer 3 (the fourth), and outside the blocks.
 void expect_std(const Model& m, const std::map<std::string, double>& wanted) {
@@ -353,30 +303,6 @@ TEST(Schemes, TheSourceDocument) {
                        f.of("model.layers.3.mlp.down_proj.weight").std();
   EXPECT_NEAR(norms, 1, 1e-12);
   EXPECT_DOUBLE_EQ(f.a.residual_scale, 1 / std::sqrt(5.0));
-}
-
-// What is drawn has the std that was promised, truncated or not, and no two tensors hold the same numbers.
-TEST(Schemes, DrawnNumbersKeepThePromise) {
-  for (const Scheme& scheme : schemes()) {
-    for (const Model& m : {llama(std::string(scheme.name)), gpt2(std::string(scheme.name))}) {
-      std::map<std::vector<float>, std::string> seen;
-      for (std::size_t i = 0; i < m.graph.params.size(); ++i) {
-        const std::vector<float> w = draw_tensor(m.graph, m.assignment, i, 5);
-        double sum = 0, squares = 0;
-        for (const float x : w) sum += x, squares += static_cast<double>(x) * x;
-        const double n = static_cast<double>(w.size());
-        const double std = std::sqrt(squares / n - sum / n * (sum / n));
-        const double promised = m.assignment.std(i);
-        const bool structured = m.assignment.structured(i);
-        const double bound = promised * (structured ? 0.15 : 6 / std::sqrt(2 * n) * 1.2);
-        EXPECT_TRUE(std::abs(std - promised) <= bound + 1e-7)
-            << scheme.name << " " << m.graph.params[i].name << " " << std << " " << promised;
-        if (promised == 0 || w.size() < 16) continue;
-        const auto [at, fresh] = seen.emplace(std::vector<float>(w.begin(), w.begin() + 16), m.graph.params[i].name);
-        EXPECT_TRUE(fresh) << scheme.name << ": " << m.graph.params[i].name << " begins like " << at->second;
-      }
-    }
-  }
 }
 
 }  // namespace
