@@ -9,6 +9,8 @@ import pathlib
 import statistics
 import subprocess
 import sys
+import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "release"
@@ -62,8 +64,62 @@ def gpt2(batch, seq, rounds, steps):
     print(f"  peak memory, ratio to PyTorch          {verdict(memory, 1.0)}\n", flush=True)
 
 
+# EigenRand, the fastest peer known, made 1530 million normals a second on two cores with a peak of 382 GFLOP/s.
+EIGENRAND_PER_GFLOP = 1530 / 382
+
+
+def best(runs, key):
+    return max(r[key] for r in runs)
+
+
+def at_least(value, bound):
+    return f"{value:.2f} (at least {bound}: {'yes' if value >= bound else 'NO'})"
+
+
+def init_command(path, dtype):
+    """Seconds of the whole command, and its largest memory in MB."""
+    start = time.perf_counter()
+    process = subprocess.Popen([BUILD / "stepzero", "init", "gpt2", "--dtype", dtype, "--threads", str(THREADS), "-o", path, "--quiet"],
+                               stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    if status != 0:
+        raise SystemExit("init failed")
+    return time.perf_counter() - start, usage.ru_maxrss / 1024
+
+
+def init(rounds):
+    print(f"-- init: numbers made, and GPT-2 124M written to memory-backed storage; {THREADS} threads, best of {rounds} rounds")
+    ours, theirs = [], []
+    for _ in range(rounds):
+        ours.append(last_json([BUILD / "bench_init", "numbers", THREADS]))
+        theirs.append(last_json(["/usr/bin/python3", ROOT / "bench" / "torch_init.py", "--threads", THREADS]))
+    for dtype, bound in (("f32", 7), ("bf16", 30)):
+        mine, peer = best(ours, dtype), best(theirs, dtype)
+        print(f"  {dtype}: {mine:.0f} million normals a second, PyTorch's normal_ {peer:.0f}: {at_least(mine / peer, bound)}")
+    peak = best(ours, "fma_peak_gflops")
+    print(f"  f32, ratio to EigenRand's rate for {peak:.0f} GFLOP/s: {at_least(best(ours, 'f32') / (EIGENRAND_PER_GFLOP * peak), 1.0)}")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        path, copy = (os.path.join(folder, name) for name in ("init.safetensors", "plain"))
+        for dtype in ("f32", "bf16"):
+            commands, writes = [], []
+            for _ in range(rounds):
+                commands.append(init_command(path, dtype))
+                writes.append(last_json([BUILD / "bench_init", "write", copy, path]))
+                size = os.path.getsize(path)
+                os.remove(path)
+                os.remove(copy)
+            seconds = min(c[0] for c in commands)
+            plain = min(w["seconds"] for w in writes)
+            print(f"  {dtype}: {size / 1e6:.0f} MB by the whole command in {seconds:.3f} s ({size / seconds * 1e-9:.2f} GB/s, "
+                  f"{max(c[1] for c in commands):.0f} MB of memory), by plain write() in {plain:.3f} s: ratio {at_least(plain / seconds, 0.7) if dtype == 'f32' else f'{plain / seconds:.2f}'}")
+    print(flush=True)
+
+
 def main():
+    if sys.argv[1:2] == ["init"]:
+        return init(int(sys.argv[2]) if len(sys.argv) > 2 else 7)
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    init(rounds)
     for program in ("random", "statistics"):
         print(f"-- {program}", flush=True)
         subprocess.run([BUILD / f"bench_{program}"], check=True)

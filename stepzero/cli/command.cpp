@@ -1,6 +1,7 @@
 #include "stepzero/cli/command.hpp"
 
 #include <unistd.h>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 
@@ -10,6 +11,7 @@
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/model.hpp"
 #include "stepzero/models/rope.hpp"
+#include "stepzero/walks/profile.hpp"
 
 namespace stepzero::cli {
 
@@ -26,6 +28,13 @@ int print(const std::string& text) {
   return Exit::fine;
 }
 
+std::string check_seed(const std::string& text) {
+  std::uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  const bool fine = error == std::errc() && end == text.data() + text.size();
+  return fine ? "" : "not a whole number from 0 to 18446744073709551615";
+}
+
 void CommonFlags::declare(CLI::App& app) {
   app.add_option("MODEL", model, "a preset (stepzero models), a Hugging Face config.json, or a directory that holds one")->required();
   app.add_option("--like", like, "read the config.json as one of this family, whatever model_type it names");
@@ -35,7 +44,7 @@ void CommonFlags::declare(CLI::App& app) {
   app.add_option("--tokens", tokens, "zipf, distinct, equal, or a file of ids, one sequence a line")->capture_default_str();
   app.add_option("--targets", targets, "what position t is scored against: next, same [next; same where attention is not causal]")
       ->check(CLI::IsMember({"next", "same"}));
-  app.add_option("--seed", seed, "the first seed")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--seed", seed, "the first seed")->check(check_seed)->capture_default_str();
   app.add_option("--seeds", seeds, "how many draws to average (measure, compare)")->check(CLI::Range(1, 1000000))->capture_default_str();
   app.add_option("--set", set, "override a field of the architecture: key=value, repeatable")->allow_extra_args(false);
   app.add_option("--threads", threads, "threads to use [all cores]")->check(CLI::Range(1, 256));
@@ -53,16 +62,25 @@ Targets scored_against(const CommonFlags& flags, const Architecture& a) {
 
 }  // namespace
 
-Expected<Setup> prepare(const CommonFlags& flags) {
-  set_threads(flags.threads);
-  auto a = load_model(flags.model, flags.like);
+Expected<Architecture> describe_model(const std::string& model, const std::vector<std::string>& set, const Scheme& scheme,
+                                      const std::string& like) {
+  auto a = load_model(model, like);
   if (!a) return std::unexpected(a.error());
-  for (const std::string& assignment : flags.set) {
+  for (const std::string& assignment : set) {
     if (auto done = set_field(*a, assignment); !done) return std::unexpected(done.error());
   }
-  if (auto done = resolve(*a); !done) {
-    return fail(fmt::format("{}: {}", show(a->name), done.error().message), done.error().hint);
-  }
+  auto done = resolve(*a);
+  if (done) done = adapt(*a, scheme, profile);
+  if (!done) return fail(fmt::format("{}: {}", show(a->name), done.error().message), done.error().hint);
+  return a;
+}
+
+Expected<Setup> prepare(const CommonFlags& flags) {
+  set_threads(flags.threads);
+  const auto scheme = find_scheme(flags.scheme);
+  if (!scheme) return std::unexpected(scheme.error());
+  auto a = describe_model(flags.model, flags.set, **scheme, flags.like);
+  if (!a) return std::unexpected(a.error());
   auto batch = make_batch({.source = flags.tokens,
                            .length = flags.seq_len,
                            .sequences = flags.batch,
@@ -73,8 +91,6 @@ Expected<Setup> prepare(const CommonFlags& flags) {
                            .padding = a->padding});
   if (!batch) return std::unexpected(batch.error());
   choose_rope(*a, batch->length);
-  const auto scheme = find_scheme(flags.scheme);
-  if (!scheme) return std::unexpected(scheme.error());
   Graph graph = build_graph(*a);
   if (graph.nodes.empty()) {
     return fail(fmt::format("{}: the forward pass of family {} is not there yet", show(a->name), a->family),

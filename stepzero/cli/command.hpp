@@ -15,6 +15,9 @@ namespace stepzero::cli {
 
 enum Exit : int { fine = 0, findings = 1, usage = 2, numerical = 3, bug = 70, interrupted = 130 };
 
+// A check of --seed: CLI11 takes a number that is too large for the largest.
+std::string check_seed(const std::string& text);
+
 // Prints the message and its hint to stderr.
 int complain(const Error& error);
 
@@ -46,6 +49,10 @@ struct Setup {
   Batch batch;
 };
 
+// MODEL, --set and what the scheme changes; ready for a graph.
+Expected<Architecture> describe_model(const std::string& model, const std::vector<std::string>& set, const Scheme& scheme,
+                                      const std::string& like = {});
+
 // MODEL, --set, --tokens, --scheme and the rest, checked against each other.
 Expected<Setup> prepare(const CommonFlags& flags);
 
@@ -67,6 +74,8 @@ class Progress {
 void declare_measure(CLI::App& app, int& exit_code);
 void declare_predict(CLI::App& app, int& exit_code);
 void declare_compare(CLI::App& app, int& exit_code);
+void declare_init(CLI::App& app, int& exit_code);
+void declare_diff(CLI::App& app, int& exit_code);
 void declare_explain(CLI::App& app, int& exit_code);
 void declare_lists(CLI::App& app, int& exit_code);  // models, schemes
 

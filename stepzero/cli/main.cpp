@@ -70,6 +70,8 @@ int run(int argc, char** argv) {
   cli::declare_predict(app, exit_code);
   cli::declare_measure(app, exit_code);
   cli::declare_compare(app, exit_code);
+  cli::declare_init(app, exit_code);
+  cli::declare_diff(app, exit_code);
   cli::declare_explain(app, exit_code);
   cli::declare_lists(app, exit_code);
   const std::vector<std::string> words(argv + 1, argv + argc);

@@ -34,6 +34,7 @@ void check(const Distribution& d) {
   STEPZERO_CHECK(std::abs(d.mean) <= most);
   STEPZERO_CHECK(d.scale >= 0 && d.scale <= most);
   STEPZERO_CHECK(d.kind != Distribution::Kind::truncated_normal || d.cut > 0);
+  STEPZERO_CHECK(d.structure == Distribution::Structure::none);
 }
 
 // Elements [first, first + n) in the calling thread: whole blocks go straight to their place.
@@ -74,6 +75,17 @@ double Distribution::std() const {
       return scale * std::sqrt(truncated_variance(cut));
   }
   return 0;
+}
+
+Distribution Distribution::orthogonal(double gain, std::int64_t rows, std::int64_t cols) {
+  return structured(Structure::orthogonal, gain / std::sqrt(static_cast<double>(std::max(rows, cols))));
+}
+
+Distribution Distribution::diagonal_and_noise(double diagonal, double noise, std::int64_t rows, std::int64_t cols) {
+  const double share = static_cast<double>(std::min(rows, cols)) / (static_cast<double>(rows) * static_cast<double>(cols));
+  Distribution d = structured(Structure::diagonal, std::sqrt(noise * noise + diagonal * diagonal * share));
+  d.diagonal = diagonal;
+  return d;
 }
 
 // Philox as a hash, in the way of Davies and Meyer: each eight bytes of the name (little-endian, the last padded

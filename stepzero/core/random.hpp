@@ -18,8 +18,18 @@ struct Distribution {
   double scale = 0;  // normal, truncated: standard deviation of the parent normal; uniform: half-width
   double cut = 0;    // truncated: the bound, in parent standard deviations; no value reaches mean +- cut * scale
 
+  // Numbers that depend on each other, made as a whole (walks/structured.hpp); `scale` is the std of one of them.
+  enum class Structure : std::uint8_t { none, orthogonal, diagonal, mimetic };
+  Structure structure = Structure::none;
+  double diagonal = 0;  // what stands on the diagonal besides the noise
+
   [[nodiscard]] double std() const;  // of the values themselves: truncation has narrowed it
   [[nodiscard]] double second_moment() const { return mean * mean + std() * std(); }
+
+  // gain times orthonormal rows or columns
+  static Distribution orthogonal(double gain, std::int64_t rows, std::int64_t cols);
+  static Distribution diagonal_and_noise(double diagonal, double noise, std::int64_t rows, std::int64_t cols);
+  static Distribution structured(Structure structure, double std) { return {Kind::normal, 0, std, 0, structure, 0}; }
 
   static Distribution constant(double value) { return {Kind::constant, value, 0, 0}; }
   static Distribution normal(double std, double mean = 0) { return {Kind::normal, mean, std, 0}; }

@@ -10,6 +10,16 @@
 
 namespace stepzero {
 
+// A block of a tensor that several projections share: what a scheme that tells them apart is asked about.
+struct Part {
+  Role role = Role::query;
+  Index row0 = 0;
+  Index col0 = 0;
+  Index rows = 0;
+  Index cols = 0;
+  Index fan_out = 1;  // of the whole projection, which may have several blocks
+};
+
 // A tensor of the checkpoint.
 struct Param {
   std::string name;          // as in the safetensors file
@@ -18,8 +28,10 @@ struct Param {
   int layer = -1;  // block it belongs to, -1 outside the blocks
   Index fan_in = 1;
   Index fan_out = 1;
-  double neutral = 1;   // a gain's value that changes nothing: 0 where the norm adds 1 to it
-  Index zero_row = -1;  // the row of padding, which stays zero; -1: none
+  double neutral = 1;            // a gain's value that changes nothing: 0 where the norm adds 1 to it
+  Index zero_row = -1;           // the row of padding, which stays zero; -1: none
+  std::vector<Part> parts = {};  // none: the tensor is one matrix
+  bool in_out = false;           // a matrix stored (in, out)
 
   // as a matrix: a vector is one row, of more dimensions the last are the columns
   [[nodiscard]] Index rows() const { return std::accumulate(shape.begin(), shape.end() - 1, Index{1}, std::multiplies<>()); }

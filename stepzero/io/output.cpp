@@ -5,9 +5,13 @@
 #include <random>
 #include <system_error>
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "stepzero/core/text.hpp"
@@ -45,10 +49,25 @@ Expected<OutputFile> OutputFile::create(const std::string& path, std::uint64_t s
   if (there && !replace) return exists(path);
   if (there && !S_ISREG(status.st_mode))
     return fail(fmt::format("{}: not a regular file, it is not replaced", show(path)), "choose another name");
+  file.remove_stale();
   if (auto made = file.make_temporary(); !made) return std::unexpected(std::move(made.error()));
   if (there && ::fchmod(file.fd_.get(), status.st_mode & 07777U) != 0) return file.failed("keep the old file's permissions", errno);
   if (auto room = file.reserve(size); !room) return std::unexpected(std::move(room.error()));
   return file;
+}
+
+// A temporary is locked for as long as its writer lives: one that can be locked has lost its writer.
+void OutputFile::remove_stale() const {
+  const std::string prefix = fmt::format(".{}.", target_.substr(0, kNameBytes));
+  DIR* const list = ::fdopendir(::openat(directory_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (list == nullptr) return;
+  while (const dirent* entry = ::readdir(list)) {
+    const std::string_view name = entry->d_name;
+    if (!name.starts_with(prefix) || !name.ends_with(".tmp")) continue;
+    const Descriptor old(::openat(directory_.get(), entry->d_name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (old.get() >= 0 && ::flock(old.get(), LOCK_EX | LOCK_NB) == 0) ::unlinkat(directory_.get(), entry->d_name, 0);
+  }
+  ::closedir(list);
 }
 
 Expected<void> OutputFile::make_temporary() {
@@ -57,7 +76,12 @@ Expected<void> OutputFile::make_temporary() {
     temporary_ = fmt::format(".{}.{}-{:08x}.tmp", target_.substr(0, kNameBytes), ::getpid(), random());
     constexpr int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
     fd_ = Descriptor(::openat(directory_.get(), temporary_.c_str(), flags, 0666));
-    if (fd_.get() >= 0) return {};
+    if (fd_.get() >= 0) {
+      (void)::flock(fd_.get(), LOCK_EX);  // on a file system without locks, stale files stay where they are
+      struct stat status = {};
+      if (::fstat(fd_.get(), &status) != 0 || status.st_nlink > 0) return {};
+      continue;  // taken for a stale one between its birth and its lock
+    }
     const int error = errno;
     temporary_.clear();
     if (error != EEXIST && error != EINTR) return failed("create a file beside it", error);
@@ -67,6 +91,13 @@ Expected<void> OutputFile::make_temporary() {
 
 Expected<void> OutputFile::reserve(std::uint64_t size) {
   if (size == 0) return {};
+  struct statfs disk = {};
+  if (::fstatfs(fd_.get(), &disk) == 0 && disk.f_type == TMPFS_MAGIC) {
+    // To reserve memory is to clear it, which takes as long as the writing itself; a look at what is left has to do.
+    const bool room =
+        disk.f_blocks == 0 || static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_bsize) >= static_cast<double>(size);
+    return room ? Expected<void>() : failed("reserve room for it", ENOSPC);
+  }
   int done = 0;
   do {
     done = ::fallocate(fd_.get(), 0, 0, static_cast<off_t>(size));
@@ -87,6 +118,18 @@ Expected<void> OutputFile::write(std::span<const std::byte> bytes) {
   return {};
 }
 
+Expected<void> OutputFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) const {
+  while (!bytes.empty()) {
+    constexpr std::size_t most = std::size_t{1} << 30;
+    const ssize_t put = ::pwrite(fd_.get(), bytes.data(), std::min(bytes.size(), most), static_cast<off_t>(offset));
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return failed("write", put < 0 ? errno : ENOSPC);
+    bytes = bytes.subspan(static_cast<std::size_t>(put));
+    offset += static_cast<std::uint64_t>(put);
+  }
+  return {};
+}
+
 int OutputFile::rename_to_target() {
   const int dir = directory_.get();
   if (replace_) return ::renameat(dir, temporary_.c_str(), dir, target_.c_str()) == 0 ? 0 : errno;
@@ -100,7 +143,12 @@ int OutputFile::rename_to_target() {
 
 Expected<void> OutputFile::commit() {
   const off_t end = ::lseek(fd_.get(), 0, SEEK_CUR);
-  if (end < 0 || ::ftruncate(fd_.get(), end) != 0) return failed("give back what was reserved and not written", errno);
+  if (end < 0) return failed("find the end of it", errno);
+  return commit(static_cast<std::uint64_t>(end));
+}
+
+Expected<void> OutputFile::commit(std::uint64_t size) {
+  if (::ftruncate(fd_.get(), static_cast<off_t>(size)) != 0) return failed("give back what was reserved and not written", errno);
   // After a failed fsync the kernel forgets the pages: a second try would lie, so there is none.
   if (::fsync(fd_.get()) != 0) return failed("bring it to the disk", errno);
   if (::close(fd_.release()) != 0) return failed("close", errno);

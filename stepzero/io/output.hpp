@@ -1,6 +1,7 @@
 #pragma once
 // A file that appears whole or not at all. Bytes go to a hidden neighbour; commit() makes them safe on disk and then
-// gives them their name in one step. Whatever goes wrong before, the neighbour is removed and the target is untouched.
+// gives them their name in one step. Whatever goes wrong before, the neighbour is removed and the target is untouched;
+// what a killed process left behind is removed by the next one that writes the same file.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -20,10 +21,14 @@ class OutputFile {
   ~OutputFile();
 
   [[nodiscard]] Expected<void> write(std::span<const std::byte> bytes);
-  [[nodiscard]] Expected<void> commit();
+  // Any number of threads may write at once, each its own place.
+  [[nodiscard]] Expected<void> write_at(std::uint64_t offset, std::span<const std::byte> bytes) const;
+  [[nodiscard]] Expected<void> commit();                    // the file ends where write() ended
+  [[nodiscard]] Expected<void> commit(std::uint64_t size);  // the file has this size
 
  private:
   OutputFile(std::string path, bool replace) : path_(std::move(path)), replace_(replace) {}
+  void remove_stale() const;
   Expected<void> make_temporary();
   Expected<void> reserve(std::uint64_t size);
   int rename_to_target();

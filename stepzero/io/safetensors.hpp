@@ -83,6 +83,23 @@ class SafetensorsFile {
   std::vector<std::string> warnings_;
 };
 
+struct TensorSpec {
+  std::string name;
+  DType dtype = DType::F32;
+  std::vector<std::uint64_t> shape;
+};
+
+// Where everything goes in a file of these tensors: sorted by name, one after the other.
+struct SafetensorsLayout {
+  std::string head;                    // the length and the JSON: what the file begins with
+  std::vector<std::uint64_t> offsets;  // of each tensor, from the start of the file
+  std::uint64_t file_bytes = 0;
+
+  // `path` is for messages.
+  static Expected<SafetensorsLayout> make(const std::string& path, const std::vector<TensorSpec>& tensors,
+                                          const std::map<std::string, std::string>& metadata);
+};
+
 struct TensorData {
   std::string name;
   std::vector<std::uint64_t> shape;

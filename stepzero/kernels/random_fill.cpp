@@ -364,7 +364,10 @@ float inside(double bound, float toward, bool strictly) {
 
 RandomLaw make_law(const Distribution& distribution) {
   using Kind = Distribution::Kind;
-  const auto& [kind, mean, scale, cut] = distribution;
+  const Kind kind = distribution.kind;
+  const double mean = distribution.mean;
+  const double scale = distribution.scale;
+  const double cut = distribution.cut;
   RandomLaw law{.kind = kind, .mean = static_cast<float>(mean), .scale = static_cast<float>(scale)};
   if (kind == Kind::uniform || kind == Kind::truncated_normal) {
     constexpr float infinity = std::numeric_limits<float>::infinity();

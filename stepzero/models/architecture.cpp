@@ -1,5 +1,6 @@
 #include "stepzero/models/architecture.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -29,6 +30,7 @@ const Names<QkNorm> qk_norm_names = {{"none", QkNorm::none}, {"head", QkNorm::he
 const Names<RopeScaling> rope_names = {
     {"none", RopeScaling::none},         {"linear", RopeScaling::linear}, {"dynamic", RopeScaling::dynamic}, {"yarn", RopeScaling::yarn},
     {"longrope", RopeScaling::longrope}, {"llama3", RopeScaling::llama3}, {"default", RopeScaling::none},    {"su", RopeScaling::longrope}};
+const Names<BranchGain> gain_names = {{"none", BranchGain::none}, {"scalar", BranchGain::scalar}, {"channel", BranchGain::channel}};
 // The first name of each function is ours, the others are the library's (ACT2FN).
 const Names<Activation> activation_names = {{"identity", Activation::identity},
                                             {"relu", Activation::relu},
@@ -135,12 +137,12 @@ Expected<void> set_layer_types(Architecture& a, std::string_view text) {
 }
 
 // "1,1.05,1.2"
-template <std::vector<double> Architecture::* member>
+template <std::vector<double> Architecture::* member, double least>
 Expected<void> set_list(Architecture& a, std::string_view text) {
   std::vector<double> list;
   while (!text.empty()) {
     const std::size_t comma = std::min(text.find(','), text.size());
-    const auto value = parse_number(text.substr(0, comma), 1e-6, huge);
+    const auto value = parse_number(text.substr(0, comma), least, huge);
     if (!value) return std::unexpected(value.error());
     list.push_back(*value);
     text.remove_prefix(std::min(comma + 1, text.size()));
@@ -186,8 +188,8 @@ const std::array field_table = std::to_array<Field>({
     {"rope_beta_fast", number, set_number<&A::rope_beta_fast, 1e-6>},
     {"rope_beta_slow", number, set_number<&A::rope_beta_slow, 1e-6>},
     {"rope_truncate", flag, set_flag<&A::rope_truncate>},
-    {"rope_short", "numbers with commas between, one for each pair of channels", set_list<&A::rope_short>},
-    {"rope_long", "numbers with commas between, one for each pair of channels", set_list<&A::rope_long>},
+    {"rope_short", "numbers with commas between, one for each pair of channels", set_list<&A::rope_short, 1e-6>},
+    {"rope_long", "numbers with commas between, one for each pair of channels", set_list<&A::rope_long, 1e-6>},
     {"rope_beyond", flag, set_flag<&A::rope_beyond>},
     {"alibi", "a factor on the usual slopes; 0: none", set_number<&A::alibi, 0.0>},
     {"causal", flag, set_flag<&A::causal>},
@@ -244,6 +246,15 @@ const std::array field_table = std::to_array<Field>({
     {"image", "pixels on a side", set_count<&A::image, 0, 65536>},
     {"patch", "pixels on a side", set_count<&A::patch, 0, 65536>},
     {"colours", count, set_count<&A::colours, 1, 65536>},
+    {"skip_scale", number, set_number<&A::skip_scale, -huge>},
+    {"skip_scales", "two numbers for each layer, with commas; empty: skip_scale", set_list<&A::skip_scales, -huge>},
+    {"residual_scales", "two numbers for each layer, with commas; empty: residual_scale", set_list<&A::residual_scales, -huge>},
+    {"branch_gain", "none, scalar, channel", [](A& a, std::string_view v) { return assign(a.branch_gain, parse_name(gain_names, v)); }},
+    {"sub_norm", flag, set_flag<&A::sub_norm>},
+    {"norm_scale_by_layer", flag, set_flag<&A::norm_scale_by_layer>},
+    {"unit_linear", flag, set_flag<&A::unit_linear>},
+    {"base_width", count, set_count<&A::base_width, 1>},
+    {"base_layers", count, set_count<&A::base_layers, 1>},
 });
 
 }  // namespace
@@ -255,6 +266,9 @@ std::string_view to_string(Activation a) { return name_of(activation_names, a); 
 std::string_view to_string(RopeScaling s) { return name_of(rope_names, s); }
 Expected<RopeScaling> parse_rope_scaling(std::string_view name) { return parse_name(rope_names, name); }
 std::string_view to_string(NormKind n) { return name_of(norm_names, n); }
+std::string_view to_string(PositionKind p) { return name_of(position_names, p); }
+std::string_view to_string(BranchGain g) { return name_of(gain_names, g); }
+std::string_view to_string(QkNorm n) { return name_of(qk_norm_names, n); }
 std::string_view to_string(NormPlacement p) { return name_of(placement_names, p); }
 
 Expected<void> set_field(Architecture& a, std::string_view assignment) {
@@ -318,6 +332,11 @@ Expected<void> resolve(Architecture& a) {
   if (a.padding >= a.vocab) a.padding = Architecture::no_padding;
   if (a.residual_from_norm && a.norm_placement != NormPlacement::pre) {
     return fail(fmt::format("residual_from_norm has no meaning with norm_placement = {}", to_string(a.norm_placement)));
+  }
+  for (const auto* list : {&a.skip_scales, &a.residual_scales}) {
+    if (list->empty() || static_cast<Index>(list->size()) == 2 * a.layers) continue;
+    return fail(fmt::format("{} has {} numbers, {} layers need {}", list == &a.skip_scales ? "skip_scales" : "residual_scales",
+                            list->size(), a.layers, 2 * a.layers));
   }
   if (a.rotary == Architecture::whole_head) a.rotary = static_cast<Index>(static_cast<double>(a.head_dim) * a.rotary_fraction);
   if (a.rotary % 2 != 0 || a.rotary > a.head_dim) {

@@ -18,6 +18,8 @@ enum class QkNorm : std::uint8_t { none, head, each_head, all };  // one gain fo
 enum class RopeScaling : std::uint8_t { none, linear, dynamic, yarn, longrope, llama3 };
 enum class Activation : std::uint8_t { identity, relu, relu2, sigmoid, tanh, silu, quick_gelu, gelu, gelu_tanh };
 
+enum class BranchGain : std::uint8_t { none, scalar, channel };
+
 struct Architecture {
   std::string name;
   std::string family;
@@ -115,6 +117,18 @@ struct Architecture {
   Index image = 0;               // ViT: pixels on a side, of a patch, and colours
   Index patch = 0;
   Index colours = 3;
+  // What schemes change in the forward pass.
+  double skip_scale = 1;                      // on the stream where a branch is added to it
+  std::vector<double> skip_scales = {};       // one for each of the 2 layers branches; empty: skip_scale
+  std::vector<double> residual_scales = {};   // likewise, on the branches; empty: residual_scale
+  BranchGain branch_gain = BranchGain::none;  // a learned gain on every branch
+  bool sub_norm = false;                      // a norm before the last matrix of every branch
+  bool norm_scale_by_layer = false;           // norms before the branches of layer l, from 0, divided by sqrt(l + 1)
+  bool unit_linear = false;                   // what enters a product divided by sqrt(fan_in)
+  Index base_width = 256;                     // the model whose settings muP carries over
+  Index base_layers = 2;
+  std::vector<double> mixing = {};        // how much of a value's size attention leaves in each layer, as a scheme that asked was told
+  std::vector<std::string> changes = {};  // what a scheme has changed, as "field=value"
 };
 
 inline bool has_window(const Architecture& a, Index layer) {
@@ -141,5 +155,8 @@ std::string_view to_string(NormKind n);
 std::string_view to_string(NormPlacement p);
 std::string_view to_string(RopeScaling s);
 Expected<RopeScaling> parse_rope_scaling(std::string_view name);
+std::string_view to_string(BranchGain g);
+std::string_view to_string(PositionKind p);
+std::string_view to_string(QkNorm n);
 
 }  // namespace stepzero

@@ -55,10 +55,17 @@ class Builder {
 
   int vector_param(const std::string& name, Index n, Role role, int layer) { return graph_.add_param({name, {n}, role, layer, 1, n}); }
 
+  // A bias has the fan-in of its matrix; that of a norm has none (1).
+  int bias_param(const std::string& stem, Index in, Index n, int layer) {
+    return graph_.add_param({stem + ".bias", {n}, Role::bias, layer, in, n});
+  }
+
   // A matrix of a block, stored as the family stores it.
   int matrix_param(const std::string& stem, Index in, Index out, Role role, int layer) {
     const auto shape = names_.in_out ? std::vector<Index>{in, out} : std::vector<Index>{out, in};
-    return graph_.add_param({stem + ".weight", shape, role, layer, in, out});
+    const int param = graph_.add_param({stem + ".weight", shape, role, layer, in, out});
+    graph_.params.back().in_out = names_.in_out;
+    return param;
   }
 
   std::string block_name(std::string_view stem, int l) const { return fmt::format(fmt::runtime(names_.block), l) + std::string(stem); }
@@ -68,7 +75,7 @@ class Builder {
   int linear(const std::string& node, const std::string& stem, int x, Index in, Index out, bool bias, Role role, int layer) {
     const int weight = matrix_param(stem, in, out, role, layer);
     std::vector<ParamUse> uses = {graph_.whole(weight)};
-    if (bias) uses.push_back(graph_.whole(vector_param(stem + ".bias", out, Role::bias, layer)));
+    if (bias) uses.push_back(graph_.whole(bias_param(stem, in, out, layer)));
     return graph_.add_node(node, Linear{in, out, bias, storage()}, {x}, uses);
   }
 
@@ -107,16 +114,37 @@ class Builder {
     return graph_.add_node(node, op, {x}, uses);
   }
 
-  int norm(const std::string& node, const std::string& stem, int x, int layer) {
+  int norm(const std::string& node, const std::string& stem, int x, int layer) { return norm(node, stem, x, layer, a_.width); }
+
+  int norm(const std::string& node, const std::string& stem, int x, int layer, Index width) {
     switch (a_.norm) {
       case NormKind::layernorm:
-        return norm_node(node, stem, x, layer, LayerNorm{.width = a_.width, .gain = a_.norm_gain, .bias = a_.norm_bias});
+        return norm_node(node, stem, x, layer, LayerNorm{.width = width, .gain = a_.norm_gain, .bias = a_.norm_bias});
       case NormKind::rmsnorm:
-        return norm_node(node, stem, x, layer, RmsNorm{.width = a_.width, .gain = a_.norm_gain});
+        return norm_node(node, stem, x, layer, RmsNorm{.width = width, .gain = a_.norm_gain});
       case NormKind::none:
         break;
     }
     return x;
+  }
+
+  // The norm that a branch reads the stream through.
+  int norm_before(const std::string& at, std::string_view stem, int x, int l) {
+    const int y = norm(at + "norm", block_name(stem, l), x, l);
+    if (!a_.norm_scale_by_layer || y == x) return y;
+    return graph_.add_node(at + "norm_scaled", Scale{a_.width, 1 / std::sqrt(static_cast<double>(l + 1))}, {y});
+  }
+
+  // The norm before the last matrix of a branch, called after its neighbour: "mlp.down_proj" -> "mlp.ffn_sub_norm".
+  int norm_inside(const std::string& at, std::string_view beside, const char* name, int x, int l, Index width) {
+    if (!a_.sub_norm) return x;
+    const std::string folder(beside.substr(0, beside.rfind('.') + 1));
+    return norm(at + "sub_norm", block_name(folder + name, l), x, l, width);
+  }
+
+  int unit(const std::string& node, int x, Index fan_in) {
+    if (!a_.unit_linear) return x;
+    return graph_.add_node(node, Scale{fan_in, 1 / std::sqrt(static_cast<double>(fan_in))}, {x});
   }
 
   int drop(const std::string& node, int x) {
@@ -179,22 +207,25 @@ class Builder {
     }
     const std::string stem = block_name(names_.qkv, l);
     const int weight = matrix_param(stem, a_.width, nq + 2 * nk, Role::query_key_value, l);
-    const int b = bias ? vector_param(stem + ".bias", nq + 2 * nk, Role::bias, l) : -1;
+    const int b = bias ? bias_param(stem, a_.width, nq + 2 * nk, l) : -1;
     const Index groups = names_.fused_qkv == FusedQkv::groups ? a_.kv_heads : 1;
     const Index stride = (nq + 2 * nk) / groups;
-    const auto part = [&](const char* name, Index start, Index n) {
+    const auto part = [&](const char* name, Role role, Index start, Index n) {
       const Index rows = n / groups;
       std::vector<ParamUse> uses;
       for (Index g = 0; g < groups; ++g) {
         const Index at_row = start + g * stride;
         uses.push_back(names_.in_out ? ParamUse{weight, 0, at_row, a_.width, rows} : ParamUse{weight, at_row, 0, rows, a_.width});
+        const ParamUse& u = uses.back();
+        graph_.params[static_cast<std::size_t>(weight)].parts.push_back({role, u.row0, u.col0, u.rows, u.cols, n});
       }
       for (Index g = 0; bias && g < groups; ++g) uses.push_back({b, 0, start + g * stride, 1, rows});
       return graph_.add_node(at + name, Linear{a_.width, n, bias, storage(), groups}, {x}, uses);
     };
-    const int q = part("q", 0, nq);
-    const int k = part("k", nq / groups, nk);
-    return {q, k, part("v", (nq + nk) / groups, nk)};
+    // in this order, whatever order a list of arguments is evaluated in
+    const int q = part("q", Role::query, 0, nq);
+    const int k = part("k", Role::key, nq / groups, nk);
+    return {q, k, part("v", Role::value, (nq + nk) / groups, nk)};
   }
 
   Heads clip(const std::string& at, Heads h) {
@@ -234,7 +265,7 @@ class Builder {
 
   int attention(int x, int l) {
     const std::string at = fmt::format("blocks.{}.attn.", l);
-    auto [q, k, v] = clip(at, project(at, x, l));
+    auto [q, k, v] = clip(at, project(at, unit(at + "input", x, a_.width), l));
     if (a_.qk_norm != QkNorm::none) {
       q = head_norm(at + "q_norm", names_.q_norm, q, a_.heads, l);
       k = head_norm(at + "k_norm", names_.k_norm, k, a_.kv_heads, l);
@@ -245,17 +276,19 @@ class Builder {
       k = turn(at + "k_rot", k, a_.kv_heads, rope);
     }
     const double scale = a_.attention_scale / (a_.attention_scale_by_layer ? l + 1 : 1);
-    const int mix = graph_.add_node(at + "mix",
-                                    Attention{.heads = a_.heads,
-                                              .kv_heads = a_.kv_heads,
-                                              .key_dim = a_.head_dim,
-                                              .value_dim = a_.head_dim,
-                                              .scale = scale,
-                                              .causal = a_.causal,
-                                              .window = has_window(a_, l) ? a_.window : 0,
-                                              .softcap = a_.attention_softcap,
-                                              .alibi = alibi_slopes(a_)},
-                                    {q, k, v});
+    int mix = graph_.add_node(at + "mix",
+                              Attention{.heads = a_.heads,
+                                        .kv_heads = a_.kv_heads,
+                                        .key_dim = a_.head_dim,
+                                        .value_dim = a_.head_dim,
+                                        .scale = scale,
+                                        .causal = a_.causal,
+                                        .window = has_window(a_, l) ? a_.window : 0,
+                                        .softcap = a_.attention_softcap,
+                                        .alibi = alibi_slopes(a_)},
+                              {q, k, v});
+    mix = norm_inside(at, names_.attn_out, "attn_sub_norm", mix, l, a_.heads * a_.head_dim);
+    mix = unit(at + "out.input", mix, a_.heads * a_.head_dim);
     const int out = linear(at + "out", block_name(names_.attn_out, l), mix, a_.heads * a_.head_dim, a_.width, a_.attention_out_bias,
                            Role::attention_out, l);
     return drop(at + "dropout", out);
@@ -263,6 +296,7 @@ class Builder {
 
   int feed_forward(int x, int l) {
     const std::string at = fmt::format("blocks.{}.ffn.", l);
+    x = unit(at + "input", x, a_.width);
     const auto into = [&](const char* node, std::string_view stem, Role role) {
       return linear(at + node, block_name(stem, l), x, a_.width, a_.ffn, a_.mlp_bias, role, l);
     };
@@ -279,6 +313,8 @@ class Builder {
     } else {
       h = activate(into("in", names_.ffn_in, Role::ffn_in));
     }
+    h = norm_inside(at, names_.ffn_out, "ffn_sub_norm", h, l, a_.ffn);
+    h = unit(at + "out.input", h, a_.ffn);
     const int out = linear(at + "out", block_name(names_.ffn_out, l), h, a_.ffn, a_.width, a_.mlp_bias, Role::ffn_out, l);
     return drop(at + "dropout", out);
   }
@@ -298,39 +334,52 @@ class Builder {
     return {gate, half("up", a_.ffn)};
   }
 
-  int add(const std::string& node, int x, int branch) {
-    return graph_.add_node(node, Residual{a_.width, 1, a_.residual_scale}, {x, branch});
+  // Branch 2 l is the attention of layer l, 2 l + 1 its feed-forward part.
+  int add(const std::string& node, int x, int f, std::size_t branch) {
+    const auto scale = [&](const std::vector<double>& each, double all) { return each.empty() ? all : each[branch]; };
+    const bool attention = branch % 2 == 0;
+    if (a_.branch_gain != BranchGain::none) {
+      const int l = static_cast<int>(branch / 2);
+      const bool one = a_.branch_gain == BranchGain::scalar;
+      const int g = vector_param(block_name(attention ? "attn_gain" : "ffn_gain", l), one ? 1 : a_.width, Role::branch_gain, l);
+      f = graph_.add_node(fmt::format("blocks.{}.{}.gain", l, attention ? "attn" : "ffn"), Gain{a_.width, one}, {f}, {graph_.whole(g)});
+    }
+    const Residual op{a_.width, scale(a_.skip_scales, a_.skip_scale), scale(a_.residual_scales, a_.residual_scale)};
+    return graph_.add_node(node, op, {x, f});
   }
 
   // One residual branch with its norm where the placement puts it.
   template <class Branch>
-  int residual(const std::string& at, const std::string& result, std::string_view before, std::string_view after, int x, int l,
+  int residual(const std::string& at, const std::string& result, std::string_view before, std::string_view after, int x, std::size_t number,
                const Branch& branch) {
     using P = NormPlacement;
     const P place = a_.norm_placement;
-    const int in = place == P::pre || place == P::sandwich ? norm(at + "norm", block_name(before, l), x, l) : x;
+    const int l = static_cast<int>(number / 2);
+    const int in = place == P::pre || place == P::sandwich ? norm_before(at, before, x, l) : x;
     int out = branch(in, l);
     if (place == P::sandwich) out = norm(at + "post_norm", block_name(after, l), out, l);
     if (place == P::branch) out = norm(at + "post_norm", block_name(before, l), out, l);
-    if (place != P::post || a_.norm == NormKind::none) return add(result, a_.residual_from_norm ? in : x, out);
-    return norm(result, block_name(before, l), add(at + "sum", x, out), l);
+    if (place != P::post || a_.norm == NormKind::none) return add(result, a_.residual_from_norm ? in : x, out, number);
+    return norm(result, block_name(before, l), add(at + "sum", x, out, number), l);
   }
 
   int serial(int x, int l) {
     const std::string at = fmt::format("blocks.{}.", l);
-    x = residual(at + "attn.", at + "mid", names_.attn_norm, names_.attn_post_norm, x, l,
+    const std::size_t number = 2 * static_cast<std::size_t>(l);
+    x = residual(at + "attn.", at + "mid", names_.attn_norm, names_.attn_post_norm, x, number,
                  [&](int in, int layer) { return attention(in, layer); });
-    return residual(at + "ffn.", fmt::format("stream.{}", l + 1), names_.ffn_norm, names_.ffn_post_norm, x, l,
+    return residual(at + "ffn.", fmt::format("stream.{}", l + 1), names_.ffn_norm, names_.ffn_post_norm, x, number + 1,
                     [&](int in, int layer) { return feed_forward(in, layer); });
   }
 
   // Both branches read the block's input, through one norm or each through its own, and are added to it.
   int parallel(int x, int l) {
     const std::string at = fmt::format("blocks.{}.", l);
-    const int first = norm(at + "attn.norm", block_name(names_.attn_norm, l), x, l);
+    const std::size_t number = 2 * static_cast<std::size_t>(l);
+    const int first = norm_before(at + "attn.", names_.attn_norm, x, l);
     const int a = attention(first, l);
-    const int f = feed_forward(a_.shared_norm ? first : norm(at + "ffn.norm", block_name(names_.ffn_norm, l), x, l), l);
-    return add(fmt::format("stream.{}", l + 1), add(at + "mid", x, a), f);
+    const int f = feed_forward(a_.shared_norm ? first : norm_before(at + "ffn.", names_.ffn_norm, x, l), l);
+    return add(fmt::format("stream.{}", l + 1), add(at + "mid", x, a, number), f, number + 1);
   }
 
   void head(int x) {

@@ -54,10 +54,23 @@ Expected<Architecture> import(std::string_view text, const std::string& file, st
     return fail(fmt::format("{}: unknown model_type \"{}\"", show(file), show(type->get<std::string>())),
                 fmt::format("known are {}; --like FAMILY reads it as one of them", fmt::join(known, ", ")));
   }
-  return family->import(*config, file);
+  auto a = family->import(*config, file);
+  if (!a) return a;
+  // What stepzero init adds for what the family's own keys cannot say.
+  const auto ours = config->find("stepzero");
+  if (ours == config->end() || !ours->is_object() || !ours->contains("set")) return a;
+  for (const auto& assignment : (*ours)["set"]) {
+    if (!assignment.is_string()) return fail(fmt::format("{}: \"stepzero.set\" must hold texts", show(file)), "such as \"layers=2\"");
+    if (auto done = set_field(*a, assignment.get<std::string>()); !done) {
+      return fail(fmt::format("{}: {}", show(file), done.error().message), done.error().hint);
+    }
+  }
+  return a;
 }
 
 }  // namespace
+
+Expected<Architecture> import_config(std::string_view text, const std::string& file) { return import(text, file, {}); }
 
 Expected<Architecture> load_model(const std::string& model, std::string_view like) {
   std::vector<std::string> known;
@@ -87,6 +100,20 @@ Expected<Architecture> load_model(const std::string& model, std::string_view lik
         path.filename() == "config.json" && absolute.has_parent_path() ? absolute.parent_path().filename().string() : path.stem().string();
   }
   return a;
+}
+
+Expected<nlohmann::ordered_json> model_config(const std::string& model) {
+  for (const Preset& preset : presets()) {
+    if (preset.name == model) return nlohmann::ordered_json::parse(preset.config);
+  }
+  std::error_code ignored;
+  std::filesystem::path path = model;
+  if (std::filesystem::is_directory(path, ignored)) path /= "config.json";
+  constexpr std::size_t limit = std::size_t{16} << 20;
+  const auto text = read_text(path.string(), limit);
+  if (!text) return std::unexpected(text.error());
+  if (auto checked = parse_json(*text, path.string()); !checked) return std::unexpected(checked.error());
+  return nlohmann::ordered_json::parse(*text);
 }
 
 }  // namespace stepzero

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "stepzero/models/architecture.hpp"
 
 namespace stepzero {
@@ -16,5 +18,11 @@ std::span<const Preset> presets();
 
 // Not yet resolved, so that fields can still be set. `like` names the family to read it as, whatever it says itself.
 Expected<Architecture> load_model(const std::string& model, std::string_view like = {});
+
+// The text of a config.json; `file` is for messages.
+Expected<Architecture> import_config(std::string_view text, const std::string& file);
+
+// Its configuration as it stands.
+Expected<nlohmann::ordered_json> model_config(const std::string& model);
 
 }  // namespace stepzero

@@ -7,6 +7,7 @@
 #include "stepzero/ops/dropout.hpp"
 #include "stepzero/ops/elementwise.hpp"
 #include "stepzero/ops/embedding.hpp"
+#include "stepzero/ops/gain.hpp"
 #include "stepzero/ops/linear.hpp"
 #include "stepzero/ops/lora.hpp"
 #include "stepzero/ops/multiply.hpp"
@@ -20,7 +21,7 @@ namespace stepzero {
 
 template <class... Phi>
 using OpList = std::variant<TokenEmbedding, LearnedPosition, SinusoidalPosition, Linear, LoraLinear, LayerNorm, RmsNorm, Multiply, Rotary,
-                            Attention, Dropout, Residual, Scale, Softcap, Clip, CrossEntropy, Elementwise<Phi>...>;
+                            Attention, Dropout, Residual, Scale, Gain, Softcap, Clip, CrossEntropy, Elementwise<Phi>...>;
 
 using AnyOp = PhiList<OpList>;
 

@@ -91,6 +91,7 @@ enum class Role : std::uint8_t {
   lora_up,
   gain,
   bias,
+  branch_gain,
 };
 
 // A parameter as the op sees it: a matrix (rows, cols) with the fans that its use gives it.

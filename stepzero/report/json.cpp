@@ -40,7 +40,8 @@ Json json(const Architecture& a, Index parameters) {
           {"activation", to_string(a.activation)},
           {"gated", a.gated},
           {"tied", a.tied},
-          {"init_std", a.init_std}};
+          {"init_std", a.init_std},
+          {"changes", a.changes}};
 }
 
 Json json(const NodeSignal& n) {

@@ -6,6 +6,7 @@
 #include <map>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "stepzero/core/text.hpp"
 
@@ -35,6 +36,7 @@ std::string header(const Signal& s) {
                                 a.layers, a.width, a.heads);
   const std::string how = s.seeds == 0 ? "predicted (+- is how far one draw is off)"
                                        : fmt::format("{} from seed {}", s.seeds == 1 ? "1 draw" : fmt::format("{} draws", s.seeds), s.seed);
+  if (!a.changes.empty()) out += fmt::format("scheme {} sets {}\n", show(s.scheme), fmt::join(a.changes, ", "));
   out += fmt::format("scheme {}, tokens {} {} x {}, {}\n\n", show(s.scheme), show(s.tokens), s.batch, s.seq_len,
                      how + (s.weightless ? ", weightless" : ""));
   return out;

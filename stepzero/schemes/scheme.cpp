@@ -9,23 +9,14 @@
 #include <fmt/ranges.h>
 
 #include "stepzero/core/text.hpp"
+#include "stepzero/schemes/rules.hpp"
 
 namespace stepzero {
 
 namespace {
 
-// What nearly every scheme shares: gains that change nothing, biases 0. Anything else is `matrix`.
-Distribution with_plain_vectors(const Param& p, Distribution matrix) {
-  if (p.role == Role::gain) return Distribution::constant(p.neutral);
-  if (p.role == Role::bias) return Distribution::constant(0);
-  return matrix;
-}
-
-bool writes_to_stream(const Param& p) { return p.role == Role::attention_out || p.role == Role::ffn_out; }
-bool is_embedding(const Param& p) { return p.role == Role::token_embedding || p.role == Role::position_embedding; }
-
 Distribution gpt2(const Architecture& a, const Param& p) {
-  const double branches = 2 * static_cast<double>(a.layers);
+  const double branches = 2 * number_of(a.layers);
   return with_plain_vectors(p, Distribution::normal(writes_to_stream(p) ? a.init_std / std::sqrt(branches) : a.init_std));
 }
 
@@ -48,39 +39,27 @@ Distribution hf(const Architecture& a, const Param& p) {
   return with_plain_vectors(p, Distribution::normal(a.init_std));
 }
 
-double fans(const Param& p) { return static_cast<double>(p.fan_in + p.fan_out); }
-
-// The fan schemes speak of products only: a table of embeddings has no fan and keeps the model's own std.
-Distribution by_fan(const Architecture& a, const Param& p, Distribution matrix) {
-  return with_plain_vectors(p, is_embedding(p) ? Distribution::normal(a.init_std) : matrix);
-}
-
-Distribution xavier_normal(const Architecture& a, const Param& p) { return by_fan(a, p, Distribution::normal(std::sqrt(2 / fans(p)))); }
-Distribution xavier_uniform(const Architecture& a, const Param& p) { return by_fan(a, p, Distribution::uniform(std::sqrt(6 / fans(p)))); }
-Distribution he(const Architecture& a, const Param& p) {
-  return by_fan(a, p, Distribution::normal(std::sqrt(2 / static_cast<double>(p.fan_in))));
-}
-Distribution lecun(const Architecture& a, const Param& p) {
-  return by_fan(a, p, Distribution::normal(std::sqrt(1 / static_cast<double>(p.fan_in))));
-}
-
-constexpr std::array scheme_table = std::to_array<Scheme>({
-    {"hf", "what the Hugging Face class of the family does", "transformers 4.57, _init_weights", hf, true},
+constexpr std::array library_schemes = std::to_array<Scheme>({
+    {"hf", "what the Hugging Face class of the family does", "transformers 4.57, _init_weights", hf, nullptr, false, nullptr, true},
     {"gpt2", "N(0, s^2), outputs of both branches divided by sqrt(2 layers)", "Radford et al. 2019; transformers 4.57, GPT2PreTrainedModel",
      gpt2},
-    {"xavier-normal", "N(0, 2/(fan_in + fan_out))", "Glorot and Bengio 2010", xavier_normal},
-    {"xavier-uniform", "U(+-sqrt(6/(fan_in + fan_out)))", "Glorot and Bengio 2010", xavier_uniform},
-    {"he", "N(0, 2/fan_in)", "He et al. 2015", he},
-    {"lecun", "N(0, 1/fan_in)", "LeCun et al. 1998", lecun},
 });
 
 }  // namespace
 
-std::span<const Scheme> schemes() { return scheme_table; }
+std::span<const Scheme> schemes() {
+  static const std::vector<Scheme> all = [] {
+    std::vector<Scheme> list(library_schemes.begin(), library_schemes.end());
+    for (const auto group : {fan_schemes(), depth_schemes(), residual_schemes(), width_schemes(), structure_schemes()})
+      list.insert(list.end(), group.begin(), group.end());
+    return list;
+  }();
+  return all;
+}
 
 Expected<const Scheme*> find_scheme(std::string_view name) {
   std::vector<std::string> known;
-  for (const Scheme& scheme : scheme_table) {
+  for (const Scheme& scheme : schemes()) {
     if (scheme.name == name) return &scheme;
     known.emplace_back(scheme.name);
   }

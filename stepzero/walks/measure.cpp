@@ -159,7 +159,13 @@ Expected<void> check_memory(const Graph& graph, const Architecture& a, const Bat
 
 Expected<Signal> measure(const Graph& graph, const Architecture& a, const Batch& batch, const MeasureOptions& options) {
   Weightless stand_ins;
-  const auto distributions = options.scheme != nullptr ? distributions_of(graph, a, *options.scheme) : std::vector<Distribution>();
+  const auto distributions = options.scheme != nullptr ? distributions_of(graph, a, *options.scheme) : Assignment();
+  for (std::size_t i = 0; options.weightless && i < graph.params.size(); ++i) {
+    if (!distributions.structured(i)) continue;
+    return fail(fmt::format("scheme {}: the numbers of \"{}\" depend on each other, --weightless needs independent ones",
+                            options.scheme->name, show(graph.params[i].name)),
+                "measure without --weightless");
+  }
   if (options.weightless) stand_ins = make_weightless(graph, batch, distributions, options.seed);
   const Weightless* const weightless = options.weightless ? &stand_ins : nullptr;
   const PassOptions pass_options{.checkpoint = options.weightless, .weightless = weightless};
@@ -190,7 +196,7 @@ Expected<Signal> measure(const Graph& graph, const Architecture& a, const Batch&
     for (std::size_t i = 0; weightless != nullptr && i < signal.nodes.size(); ++i) signal.nodes[i].grade = weightless->grade(graph, i);
     for (std::size_t i = 0; i < graph.params.size(); ++i) {
       if (weightless != nullptr && !weightless->params[i].made) {
-        signal.parameters[i].std.measured = distributions[i].std();
+        signal.parameters[i].std.measured = distributions.std(i);
         continue;
       }
       const Moments m = moments(View<const float>(pass.weight(static_cast<int>(i))));

@@ -38,6 +38,7 @@ class Walk {
       : graph_(graph),
         batch_(batch),
         signal_(describe(graph, a, batch)),
+        assignment_(graph, a, scheme),
         moments_(graph.nodes.size()),
         adjoints_(graph.nodes.size()),
         last_use_(graph.nodes.size(), 0),
@@ -45,10 +46,8 @@ class Walk {
         deviations_(graph.params.size(), 0.0) {
     signal_.scheme = scheme.name;
     for (std::size_t i = 0; i < graph.params.size(); ++i) {
-      const Distribution d = scheme.assign(a, graph.params[i]);
-      laws_.push_back(law_of(d, graph.params[i].role == Role::token_embedding));
-      signal_.parameters[i].std.predicted = d.std();
-      signal_.parameters[i].std.spread = d.std() / std::sqrt(2 * static_cast<double>(graph.params[i].size()));
+      signal_.parameters[i].std.predicted = assignment_.std(i);
+      signal_.parameters[i].std.spread = assignment_.std(i) / std::sqrt(2 * static_cast<double>(graph.params[i].size()));
     }
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
       for (const int wire : graph.nodes[i].inputs) last_use_[static_cast<std::size_t>(wire)] = i;
@@ -83,7 +82,10 @@ class Walk {
   }
   [[nodiscard]] std::vector<Law> laws_of(const Node& node) const {
     std::vector<Law> list;
-    for (const ParamUse& use : node.params) list.push_back(laws_[static_cast<std::size_t>(use.param)]);
+    for (const ParamUse& use : node.params) {
+      const bool table = graph_.params[static_cast<std::size_t>(use.param)].role == Role::token_embedding;
+      list.push_back(law_of(assignment_.of(use), table));
+    }
     return list;
   }
   [[nodiscard]] Draws draws(std::size_t node) const {
@@ -110,6 +112,14 @@ class Walk {
     push(i);
   }
 
+  // Laws know mean and variance only: orthogonal matrices differ by what falls with the width, others by more.
+  [[nodiscard]] std::string grade_of(const Node& node, const std::string& grade) const {
+    using S = Distribution::Structure;
+    const S s = node.params.empty() ? S::none : assignment_.of(node.params[0]).structure;
+    if (s == S::none || grade == to_string(Grade::approximate)) return grade;
+    return to_string(s == S::orthogonal ? Grade::large_width : Grade::approximate);
+  }
+
   void down() {
     std::size_t attention = 0;
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -121,8 +131,9 @@ class Walk {
         signal_.loss = {.predicted = loss, .spread = std::sqrt(m.drift), .measured = {}, .standard_error = {}};
       } else {
         record(i);
-        signal_.nodes[i].grade = to_string(std::visit([](const auto& op) { return op.grade; }, graph_.nodes[i].op));
-        if (m.attention) record(signal_.attention[attention++], m);
+        signal_.nodes[i].grade =
+            grade_of(graph_.nodes[i], to_string(std::visit([](const auto& op) { return op.grade; }, graph_.nodes[i].op)));
+        if (std::holds_alternative<Attention>(graph_.nodes[i].op)) record(signal_.attention[attention++], m);
       }
       for (const int wire : graph_.nodes[i].inputs) {
         const auto w = static_cast<std::size_t>(wire);
@@ -242,7 +253,7 @@ class Walk {
   const Graph& graph_;
   const Batch& batch_;
   Signal signal_;
-  std::vector<Law> laws_;
+  Assignment assignment_;
   std::vector<Moment> moments_;
   std::vector<Adjoint> adjoints_;
   std::vector<std::size_t> last_use_;

@@ -36,16 +36,17 @@ Stream stream_of(std::uint64_t seed, const Param& p, const ParamUse& use, const 
 
 const char* Weightless::grade(const Graph& graph, std::size_t node) const {
   if (!std::holds_alternative<WeightlessLinear>(nodes[node])) return "measured";
-  const auto kind = params[static_cast<std::size_t>(graph.nodes[node].params[0].param)].distribution.kind;
+  const auto kind = distributions.of(graph.nodes[node].params[0]).kind;
   return kind == Distribution::Kind::normal || kind == Distribution::Kind::constant ? "measured" : "approximate";
 }
 
-Weightless make_weightless(const Graph& graph, const Batch& batch, const std::vector<Distribution>& distributions, std::uint64_t seed) {
+Weightless make_weightless(const Graph& graph, const Batch& batch, const Assignment& distributions, std::uint64_t seed) {
   Weightless w;
   w.nodes.resize(graph.nodes.size());
   std::vector<bool> embedded(graph.params.size(), false);
   std::vector<std::vector<ParamUse>> products(graph.params.size());
-  for (const Distribution& d : distributions) w.params.push_back({.made = false, .rows = {}, .distribution = d});
+  w.distributions = distributions;
+  w.params.resize(graph.params.size(), {.made = false});
   for (const Node& node : graph.nodes) {
     const bool table = std::holds_alternative<TokenEmbedding>(node.op);
     for (std::size_t i = 0; i < node.params.size(); ++i) {
@@ -79,8 +80,8 @@ Weightless make_weightless(const Graph& graph, const Batch& batch, const std::ve
                                     .out = linear->out,
                                     .bias = linear->bias,
                                     .pieces = linear->pieces,
-                                    .s = tensor.distribution.std(),
-                                    .u = tensor.distribution.mean,
+                                    .s = distributions.of(use).std(),
+                                    .u = distributions.of(use).mean,
                                     .seen = stream_of(seed, param, use, "seen"),
                                     .unseen = stream_of(seed, param, use, "unseen"),
                                     .rows = tensor.rows};

@@ -5,6 +5,7 @@
 
 #include "stepzero/graph/graph.hpp"
 #include "stepzero/ops/weightless.hpp"
+#include "stepzero/schemes/scheme.hpp"
 
 namespace stepzero {
 
@@ -12,10 +13,10 @@ struct Weightless {
   struct Parameter {
     bool made = true;              // false: only `rows` of it exist, one after the other
     std::vector<Index> rows = {};  // ascending
-    Distribution distribution = {};
   };
   std::vector<std::variant<std::monostate, WeightlessLinear, SeenEmbedding>> nodes;  // monostate: the node's own op
   std::vector<Parameter> params;
+  Assignment distributions;
 
   // "measured" where the stand-in has the law of the real node, "approximate" where only up to O(1/n).
   [[nodiscard]] const char* grade(const Graph& graph, std::size_t node) const;
@@ -23,7 +24,6 @@ struct Weightless {
 
 // A matrix stays real if it has fewer inputs than there are tokens (it is then the smaller of the two), if an op without
 // a stand-in uses it, or if two products use the same block of it: what one saw, the other would have to know.
-// distributions: one for each parameter of the graph.
-Weightless make_weightless(const Graph& graph, const Batch& batch, const std::vector<Distribution>& distributions, std::uint64_t seed);
+Weightless make_weightless(const Graph& graph, const Batch& batch, const Assignment& distributions, std::uint64_t seed);
 
 }  // namespace stepzero

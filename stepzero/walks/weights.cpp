@@ -9,6 +9,7 @@
 
 #include "stepzero/core/text.hpp"
 #include "stepzero/models/family.hpp"
+#include "stepzero/walks/draw.hpp"
 
 namespace stepzero {
 
@@ -58,31 +59,20 @@ std::string missing_hint(const SafetensorsFile& file, const std::string& name) {
 
 }  // namespace
 
-std::vector<Distribution> distributions_of(const Graph& graph, const Architecture& a, const Scheme& scheme) {
-  std::vector<Distribution> list;
-  list.reserve(graph.params.size());
-  for (const Param& p : graph.params) list.push_back(scheme.assign(a, p));
-  return list;
-}
+Assignment distributions_of(const Graph& graph, const Architecture& a, const Scheme& scheme) { return {graph, a, scheme}; }
 
 template <class S>
 void draw_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const Scheme& scheme, std::uint64_t seed,
                   const Weightless* weightless) {
+  const Assignment assignment(graph, a, scheme);
   for (std::size_t i = 0; i < graph.params.size(); ++i) {
     const View<S> w = pass.weight(static_cast<int>(i));
-    const Distribution distribution = scheme.assign(a, graph.params[i]);
-    const Stream stream = make_stream(seed, graph.params[i].name);
-    const Index zero_row = scheme.zeroes_padding ? graph.params[i].zero_row : -1;
-    if (weightless == nullptr || weightless->params[i].made) {
-      fill(distribution, stream, 0, std::span<S>(w.data, static_cast<std::size_t>(w.size())));
-      if (zero_row >= 0) std::fill_n(w.row(zero_row), w.cols, S(0));
-      continue;
-    }
-    const auto& rows = weightless->params[i].rows;
+    const bool whole = weightless == nullptr || weightless->params[i].made;
+    if (whole) draw_elements(graph, assignment, i, seed, 0, std::span<S>(w.data, static_cast<std::size_t>(w.size())));
+    const auto rows = whole ? std::span<const Index>() : std::span<const Index>(weightless->params[i].rows);
     for (std::size_t r = 0; r < rows.size(); ++r) {
-      fill(distribution, stream, static_cast<std::uint64_t>(rows[r] * w.cols),
-           std::span<S>(w.row(static_cast<Index>(r)), static_cast<std::size_t>(w.cols)));
-      if (rows[r] == zero_row) std::fill_n(w.row(static_cast<Index>(r)), w.cols, S(0));
+      draw_elements(graph, assignment, i, seed, static_cast<std::uint64_t>(rows[r] * w.cols),
+                    std::span<S>(w.row(static_cast<Index>(r)), static_cast<std::size_t>(w.cols)));
     }
   }
 }

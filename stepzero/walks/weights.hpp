@@ -10,7 +10,7 @@
 namespace stepzero {
 
 // What the scheme says of each parameter.
-std::vector<Distribution> distributions_of(const Graph& graph, const Architecture& a, const Scheme& scheme);
+Assignment distributions_of(const Graph& graph, const Architecture& a, const Scheme& scheme);
 
 // Bits depend on (seed, tensor name, element index, distribution) alone. Of a tensor that `weightless` leaves unmade,
 // the explicit rows are drawn: the same bits as in the whole.

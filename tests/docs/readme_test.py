@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every `$ command` of the README's console blocks and compares what it prints with what the README shows.
+"""Runs every `$ command` of the pages' console blocks (README and docs) and compares what it prints with what they show.
 
 Numbers may differ by 1 % (another CPU rounds differently), words may not. `readme_test.py --write` puts the real output in."""
 import pathlib
@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGES = ("README.md", "docs/schemes.md")
 BLOCK = re.compile(r"```console\n\$ ([^\n]*)\n(.*?)```", re.S)
 
 
@@ -30,22 +31,25 @@ def same(shown, real):
 
 
 def main():
-    readme = ROOT / "README.md"
-    text = readme.read_text()
-    blocks = BLOCK.findall(text)
-    if "--write" in sys.argv:
-        readme.write_text(BLOCK.sub(lambda m: f"```console\n$ {m[1]}\n{run(m[1])}```", text))
-        return 0
-    failed = 0
-    for command, shown in blocks:
-        real = run(command)
-        if not same(shown, real):
+    failed = passed = 0
+    for page in PAGES:
+        path = ROOT / page
+        text = path.read_text()
+        blocks = BLOCK.findall(text)
+        if "--write" in sys.argv:
+            path.write_text(BLOCK.sub(lambda m: f"```console\n$ {m[1]}\n{run(m[1])}```", text))
+            continue
+        for command, shown in blocks:
+            real = run(command)
+            if same(shown, real):
+                passed += 1
+                continue
             failed += 1
-            print(f"README shows another output of: {command}\n--- shown\n{shown}--- real\n{real}")
-    if not blocks:
-        failed = 1
-        print("README has no console block")
-    print(f"{len(blocks) - failed} passed, {failed} failed")
+            print(f"{page} shows another output of: {command}\n--- shown\n{shown}--- real\n{real}")
+        if not blocks:
+            failed += 1
+            print(f"{page} has no console block")
+    print(f"{passed} passed, {failed} failed")
     return failed
 
 

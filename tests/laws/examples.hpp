@@ -69,6 +69,8 @@ inline std::vector<Example> examples() {
       {"dropout", Dropout{.width = 7, .p = 0.3, .node = 2}, {7}},
       {"residual", Residual{.width = 7, .skip_scale = 1.7, .branch_scale = 0.3}, {7, 7}},
       {"scale", Scale{.width = 7, .factor = 2.5}, {7}},
+      {"gain", Gain{.width = 7}, {7}},
+      {"gain-one", Gain{.width = 7, .one = true}, {7}},
       {"softcap", Softcap{.width = 7, .cap = 1.3}, {7}},
       {"clip", Clip{.width = 7, .most = 1.1}, {7}},
       {"cross-entropy", CrossEntropy{.vocab = 13}, {13}},

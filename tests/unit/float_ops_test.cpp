@@ -59,6 +59,8 @@ std::vector<Example> larger_examples() {
       {"dropout", Dropout{.width = 96, .p = 0.3, .node = 2}, {96}},
       {"residual", Residual{.width = 96, .skip_scale = 1.7, .branch_scale = 0.3}, {96, 96}},
       {"scale", Scale{.width = 96, .factor = 2.5}, {96}},
+      {"gain", Gain{.width = 96}, {96}},
+      {"gain-one", Gain{.width = 96, .one = true}, {96}},
       {"softcap", Softcap{.width = 401, .cap = 1.3}, {401}},
       {"clip", Clip{.width = 401, .most = 1.1}, {401}},
       {"cross-entropy", CrossEntropy{.vocab = 401}, {401}},

@@ -1,0 +1,211 @@
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <memory>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "stepzero/cli/command.hpp"
+#include "stepzero/core/parallel.hpp"
+#include "stepzero/core/text.hpp"
+#include "stepzero/models/build.hpp"
+#include "stepzero/models/express.hpp"
+#include "stepzero/models/model.hpp"
+#include "stepzero/report/terminal.hpp"
+#include "stepzero/walks/checkpoint.hpp"
+
+namespace stepzero::cli {
+
+namespace {
+
+struct InitFlags {
+  std::string model;
+  std::string scheme = "hf";
+  std::vector<std::string> set;
+  std::uint64_t seed = 0;
+  std::string output;
+  std::string dtype = "f32";
+  std::string max_shard_size = "5GB";
+  std::string shard = "1/1";
+  std::string only;
+  int threads = 0;
+  bool force = false;
+  bool quiet = false;
+};
+
+// A signal asks the writer to stop at the next piece; the second one does not ask.
+volatile std::sig_atomic_t caught = 0;
+extern "C" void ask_to_stop(int number) {
+  caught = number;
+  std::signal(number, SIG_DFL);
+}
+
+// "500MB", "5GB", "1000000": decimal units, as the library counts them.
+Expected<std::uint64_t> parse_size(const std::string& text) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  const double factor = unit.empty() || unit == "B" ? 1
+                        : unit == "KB"              ? 1e3
+                        : unit == "MB"              ? 1e6
+                        : unit == "GB"              ? 1e9
+                        : unit == "TB"              ? 1e12
+                                                    : 0;
+  const double bytes = static_cast<double>(number) * factor;
+  if (error != std::errc() || !(bytes >= 1 && bytes <= 1e18)) {
+    return fail(fmt::format("--max-shard-size: \"{}\" is not a size", show(text)), "for example 5GB, 200MB or a number of bytes");
+  }
+  return static_cast<std::uint64_t>(bytes);
+}
+
+struct Share {
+  int maker, makers;
+};
+
+// "2/3": the second of three processes.
+Expected<Share> parse_share(const std::string& text) {
+  Share share{0, 0};
+  const char* const end = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), end, share.maker);
+  if (first.ec == std::errc() && first.ptr != end && *first.ptr == '/') {
+    const auto second = std::from_chars(first.ptr + 1, end, share.makers);
+    if (second.ec == std::errc() && second.ptr == end && share.maker >= 1 && share.maker <= share.makers) return share;
+  }
+  return fail(fmt::format("--shard: \"{}\" is not i/N with 1 <= i <= N", show(text)), "for example --shard 2/3");
+}
+
+// Where nobody is told what to do, everything needed to make the same file again, and to run it, stands in it.
+std::map<std::string, std::string> metadata_of(const InitFlags& flags, const Architecture& a) {
+  std::map<std::string, std::string> m = {{"format", "pt"},
+                                          {"stepzero.version", STEPZERO_VERSION},
+                                          {"stepzero.model", a.name},
+                                          {"stepzero.scheme", flags.scheme},
+                                          {"stepzero.seed", fmt::format("{}", flags.seed)}};
+  if (!flags.set.empty()) m["stepzero.set"] = fmt::format("{}", fmt::join(flags.set, " "));
+  if (!a.changes.empty()) m["stepzero.changes"] = fmt::format("{}", fmt::join(a.changes, " "));
+  return m;
+}
+
+const char* torch_name(DType dtype) { return dtype == DType::F32 ? "float32" : dtype == DType::BF16 ? "bfloat16" : "float16"; }
+
+// The model's own configuration, with what --set and the scheme changed: read again, it gives the same model.
+Expected<std::string> config_of(const InitFlags& flags, const Architecture& a, DType dtype) {
+  auto config = model_config(flags.model);
+  if (!config) return std::unexpected(config.error());
+  nlohmann::ordered_json& c = *config;
+  c["torch_dtype"] = torch_name(dtype);
+  std::vector<std::string> set;
+  if (c.contains("stepzero") && c["stepzero"].contains("set")) set = c["stepzero"]["set"].get<std::vector<std::string>>();
+  c.erase("stepzero");
+  set.insert(set.end(), flags.set.begin(), flags.set.end());
+  set.insert(set.end(), a.changes.begin(), a.changes.end());
+  set = express(c, set);
+  c["stepzero"] = {{"version", STEPZERO_VERSION}, {"scheme", flags.scheme}, {"seed", flags.seed}, {"set", set}};
+  return c.dump(2) + "\n";
+}
+
+std::string megabytes(double bytes) {
+  return bytes < 1e9 ? fmt::format("{:.1f} MB", bytes * 1e-6) : fmt::format("{:.2f} GB", bytes * 1e-9);
+}
+
+std::string report_text(const CheckpointReport& report, const InitFlags& flags, const Architecture& a, const Graph& graph) {
+  std::string out = fmt::format("{}  {} parameters, scheme {}, seed {}, {}\n", show(a.name), with_commas(graph.parameter_count()),
+                                flags.scheme, flags.seed, flags.dtype);
+  if (!a.changes.empty()) out += fmt::format("scheme {} sets {}\n", flags.scheme, fmt::join(a.changes, ", "));
+  for (const CheckpointFile& file : report.files)
+    out += fmt::format("{} {}  {}\n", file.kept ? "kept " : "wrote", show(file.path), megabytes(static_cast<double>(file.bytes)));
+  if (report.shards_missing > 0) {
+    out += fmt::format("{} shards are still to come from other makers; the last one writes the index\n", report.shards_missing);
+  }
+  return out;
+}
+
+double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+Expected<CheckpointOptions> options_of(const InitFlags& flags, const Architecture& a) {
+  CheckpointOptions options;
+  const auto size = parse_size(flags.max_shard_size);
+  if (!size) return std::unexpected(size.error());
+  const auto share = parse_share(flags.shard);
+  if (!share) return std::unexpected(share.error());
+  if (share->makers > 1 && flags.output.ends_with(".safetensors")) {
+    return fail(fmt::format("--shard {} needs a directory, {} is one file", flags.shard, show(flags.output)),
+                "leave .safetensors off the name");
+  }
+  options.path = flags.output;
+  options.dtype = flags.dtype == "f32" ? DType::F32 : flags.dtype == "bf16" ? DType::BF16 : DType::F16;
+  options.seed = flags.seed;
+  options.max_shard_bytes = *size;
+  options.maker = share->maker;
+  options.makers = share->makers;
+  options.only = flags.only;
+  options.replace = flags.force;
+  options.metadata = metadata_of(flags, a);
+  auto config = config_of(flags, a, options.dtype);
+  if (!config) return std::unexpected(config.error());
+  options.config = std::move(*config);
+  return options;
+}
+
+int run(const InitFlags& flags) {
+  set_threads(flags.threads);
+  const auto scheme = find_scheme(flags.scheme);
+  if (!scheme) return complain(scheme.error());
+  const auto a = describe_model(flags.model, flags.set, **scheme);
+  if (!a) return complain(a.error());
+  auto options = options_of(flags, *a);
+  if (!options) return complain(options.error());
+  std::signal(SIGINT, ask_to_stop);
+  std::signal(SIGTERM, ask_to_stop);
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is a failed write, told as such
+  options->stop = [] { return caught != 0; };
+  const Graph graph = build_graph(*a);
+  const Assignment assignment(graph, *a, **scheme);
+  const double start = seconds();
+  Expected<CheckpointReport> report;
+  {
+    Progress progress("writing", flags.quiet);
+    options->progress = [&](double bytes, double total) {
+      progress.show(bytes / total,
+                    fmt::format("{} of {}, {:.2f} GB/s", megabytes(bytes), megabytes(total), bytes * 1e-9 / (seconds() - start)));
+    };
+    report = write_checkpoint(graph, assignment, *options);
+  }
+  if (!report) return complain(report.error());
+  if (report->stopped) return 128 + caught;
+  return print(report_text(*report, flags, *a, graph));
+}
+
+}  // namespace
+
+void declare_init(CLI::App& app, int& exit_code) {
+  auto* verb = app.add_subcommand("init", "weights under a scheme, as safetensors: the same bits from any machine");
+  auto flags = std::make_shared<InitFlags>();
+  verb->add_option("MODEL", flags->model, "a preset (stepzero models), a Hugging Face config.json, or a directory that holds one")
+      ->required();
+  verb->add_option("-o,--output", flags->output, "a file *.safetensors, or a directory: config.json, shards and their index")->required();
+  verb->add_option("--scheme", flags->scheme, "how weights are drawn (stepzero schemes)")->capture_default_str();
+  verb->add_option("--seed", flags->seed, "another seed, other weights")->check(check_seed)->capture_default_str();
+  verb->add_option("--dtype", flags->dtype, "f32, bf16, f16; rounded to the nearest, ties to even")
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
+      ->capture_default_str();
+  verb->add_option("--max-shard-size", flags->max_shard_size, "a directory's files are not larger, but for a tensor that is")
+      ->capture_default_str();
+  verb->add_option("--shard", flags->shard, "i/N: be the i-th of N processes that make one directory")->capture_default_str();
+  verb->add_option("--only", flags->only, "only tensors whose name matches, e.g. '*.attn.*'");
+  verb->add_option("--set", flags->set, "override a field of the architecture: key=value, repeatable")->allow_extra_args(false);
+  verb->add_option("--threads", flags->threads, "threads to use [all cores]")->check(CLI::Range(1, 256));
+  verb->add_flag("--force", flags->force, "replace what is there");
+  verb->add_flag("--quiet", flags->quiet, "no progress");
+  verb->footer(
+      "A run that was interrupted is continued by the same command: whole shards are kept. A file appears whole or not at "
+      "all.\n\nExamples:\n"
+      "  stepzero init gpt2 -o gpt2.safetensors\n"
+      "  stepzero init llama-3-8b --dtype bf16 --scheme llama-depth --seed 7 -o llama/\n"
+      "  stepzero init llama-3-8b --dtype bf16 --shard 2/4 -o /shared/llama/\n");
+  verb->callback([flags, &exit_code] { exit_code = run(*flags); });
+}
+
+}  // namespace stepzero::cli

@@ -1,0 +1,21 @@
+#pragma once
+// Decompositions of random matrices with the same bits for any number of threads and any SIMD level. Not fast: they
+// serve initialization, once a tensor.
+#include <vector>
+
+#include "stepzero/core/view.hpp"
+
+namespace stepzero::kernels {
+
+// Makes the rows orthonormal, first to last (Gram and Schmidt, modified); there are at most as many as columns.
+void orthonormalise_rows(View<double> a);
+
+// m = sum_i s_i u_i v_i', s descending, by rotations of rows (Jacobi, one-sided). Square matrices.
+struct Svd {
+  std::vector<float> s;
+  std::vector<float> u;  // row i is u_i
+  std::vector<float> v;  // row i is v_i
+};
+Svd svd(View<const float> m);
+
+}  // namespace stepzero::kernels

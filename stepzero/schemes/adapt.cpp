@@ -1,0 +1,70 @@
+// What a scheme changes in the architecture, said in the words of --set.
+#include <array>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "stepzero/schemes/scheme.hpp"
+
+namespace stepzero {
+
+namespace {
+
+struct Changeable {
+  std::string_view field;
+  std::string (*value)(const Architecture& a);
+};
+
+template <auto member>
+std::string text(const Architecture& a) {
+  if constexpr (requires { to_string(a.*member); })
+    return std::string(to_string(a.*member));
+  else if constexpr (requires { (a.*member).begin(); })
+    return fmt::format("{}", fmt::join(a.*member, ","));
+  else
+    return fmt::format("{}", a.*member);
+}
+
+using A = Architecture;
+
+constexpr std::array changeable = std::to_array<Changeable>({
+    {"norm", text<&A::norm>},
+    {"norm_placement", text<&A::norm_placement>},
+    {"attention_scale", text<&A::attention_scale>},
+    {"position", text<&A::position>},
+    {"skip_scale", text<&A::skip_scale>},
+    {"skip_scales", text<&A::skip_scales>},
+    {"residual_scale", text<&A::residual_scale>},
+    {"residual_scales", text<&A::residual_scales>},
+    {"branch_gain", text<&A::branch_gain>},
+    {"sub_norm", text<&A::sub_norm>},
+    {"norm_scale_by_layer", text<&A::norm_scale_by_layer>},
+    {"unit_linear", text<&A::unit_linear>},
+    {"qk_norm", text<&A::qk_norm>},
+    {"embedding_scale", text<&A::embedding_scale>},
+    {"logit_scale", text<&A::logit_scale>},
+});
+
+}  // namespace
+
+Expected<void> adapt(Architecture& a, const Scheme& scheme, Profiler profiler) {
+  if (scheme.adapt == nullptr) return {};
+  const Architecture before = a;
+  scheme.adapt(a);
+  auto done = resolve(a);
+  if (done && scheme.learn != nullptr) {
+    STEPZERO_CHECK(profiler != nullptr);
+    scheme.learn(a, profiler(a, scheme));
+    done = resolve(a);
+  }
+  for (const Changeable& c : changeable) {
+    if (c.value(a) != c.value(before)) a.changes.push_back(fmt::format("{}={}", c.field, c.value(a)));
+  }
+  if (!done) {
+    return fail(fmt::format("scheme {}: {}", scheme.name, done.error().message),
+                fmt::format("the scheme sets {}", fmt::join(a.changes, ", ")));
+  }
+  return {};
+}
+
+}  // namespace stepzero

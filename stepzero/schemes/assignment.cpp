@@ -1,0 +1,62 @@
+#include <algorithm>
+#include <cmath>
+
+#include "stepzero/schemes/scheme.hpp"
+
+namespace stepzero {
+
+namespace {
+
+// The part as a parameter of its own.
+Param as_param(const Param& p, const Part& part) {
+  Param one = p;
+  one.role = part.role;
+  one.shape = {part.rows, part.cols};
+  one.fan_out = part.fan_out;
+  one.parts.clear();
+  return one;
+}
+
+}  // namespace
+
+Assignment::Assignment(const Graph& graph, const Architecture& a, const Scheme& scheme) {
+  heads_ = {a.heads, a.kv_heads, a.head_dim, a.width};
+  for (const Param& p : graph.params) {
+    auto& list = blocks_.emplace_back();
+    zero_rows_.push_back(scheme.zeroes_padding ? p.zero_row : -1);
+    if (!scheme.by_part || p.parts.empty()) {
+      list.push_back({0, 0, p.rows(), p.cols(), scheme.assign(a, p), p.role, p.layer, p.in_out});
+      continue;
+    }
+    for (const Part& part : p.parts) {
+      const Distribution d = scheme.assign(a, as_param(p, part));
+      list.push_back({part.row0, part.col0, part.rows, part.cols, d, part.role, p.layer, p.in_out});
+    }
+  }
+}
+
+const Distribution& Assignment::of(const ParamUse& use) const {
+  for (const Block& b : blocks_[static_cast<std::size_t>(use.param)]) {
+    if (use.row0 >= b.row0 && use.row0 < b.row0 + b.rows && use.col0 >= b.col0 && use.col0 < b.col0 + b.cols) return b.distribution;
+  }
+  report_bug("a block of the tensor holds the use", __FILE__, __LINE__);
+}
+
+bool Assignment::structured(std::size_t param) const {
+  return std::ranges::any_of(blocks_[param], [](const Block& b) { return b.distribution.structure != Distribution::Structure::none; });
+}
+
+double Assignment::std(std::size_t param) const {
+  const auto& list = blocks_[param];
+  if (list.size() == 1) return list[0].distribution.std();
+  double count = 0, sum = 0, squares = 0;
+  for (const Block& b : list) {
+    const double n = static_cast<double>(b.rows * b.cols);
+    count += n;
+    sum += n * b.distribution.mean;
+    squares += n * b.distribution.second_moment();
+  }
+  return std::sqrt(squares / count - sum / count * (sum / count));
+}
+
+}  // namespace stepzero

@@ -1,0 +1,181 @@
+#include "stepzero/walks/difference.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "stepzero/core/text.hpp"
+#include "stepzero/io/half.hpp"
+#include "stepzero/walks/draw.hpp"
+
+namespace stepzero {
+
+namespace {
+
+using Kind = TensorDifference::Kind;
+using Read = std::function<Expected<void>(std::uint64_t first, std::span<float> out)>;
+
+constexpr std::uint64_t kPiece = 1 << 16;
+
+// Mean and variance of a stream of numbers, Welford's way.
+struct Running {
+  double count = 0, mean = 0, squares = 0;
+
+  void add(double x) {
+    const double delta = x - mean;
+    mean += delta / ++count;
+    squares += delta * (x - mean);
+  }
+  [[nodiscard]] double std() const { return count > 1 ? std::sqrt(squares / count) : 0; }
+};
+
+// A float as the type would hold it.
+float rounded(float x, DType dtype) {
+  if (dtype == DType::BF16) return bfloat16_to_float(float_to_bfloat16(x));
+  if (dtype == DType::F16) return half_to_float(float_to_half(x));
+  return x;
+}
+
+bool is_16_bits(DType dtype) { return dtype == DType::BF16 || dtype == DType::F16; }
+
+struct Pair {
+  Read left, right;
+  DType left_dtype, right_dtype;
+  std::optional<SideStats> right_law;  // known, not sampled
+};
+
+// |a - b| in its own standard errors; the same number on both sides is no difference whatever its error.
+double in_errors(double a, double b, double error) {
+  if (a == b) return 0;
+  return error > 0 ? std::abs(a - b) / error : std::numeric_limits<double>::infinity();
+}
+
+Expected<void> compare_numbers(const Pair& pair, TensorDifference& d) {
+  std::vector<float> left(kPiece), right(kPiece);
+  Running x, y;
+  for (std::uint64_t first = 0; first < d.elements; first += kPiece) {
+    const std::size_t n = std::min(kPiece, d.elements - first);
+    if (auto done = pair.left(first, std::span(left).first(n)); !done) return done;
+    if (auto done = pair.right(first, std::span(right).first(n)); !done) return done;
+    for (std::size_t i = 0; i < n; ++i) {
+      x.add(left[i]);
+      y.add(right[i]);
+      const float a = is_16_bits(pair.right_dtype) ? rounded(left[i], pair.right_dtype) : left[i];
+      const float b = is_16_bits(pair.left_dtype) ? rounded(right[i], pair.left_dtype) : right[i];
+      if (std::memcmp(&a, &b, sizeof a) == 0) continue;
+      ++d.different;
+      d.largest = std::max(d.largest, std::abs(static_cast<double>(a) - b));
+    }
+  }
+  d.left = {x.mean, x.std()};
+  d.right = pair.right_law.value_or(SideStats{y.mean, y.std()});
+  const double n = static_cast<double>(d.elements);
+  const double two = pair.right_law ? 1 : 2;  // sides that are samples
+  const double spread = std::max(d.left.std, d.right.std);
+  d.z = std::max(in_errors(d.left.mean, d.right.mean, spread * std::sqrt(two / n)),
+                 in_errors(d.left.std, d.right.std, spread * std::sqrt(two / (2 * n))));
+  d.kind = d.different == 0 ? Kind::same_bits : d.z <= kSameLaw ? Kind::same_law : Kind::other_law;
+  return {};
+}
+
+Read reader(const CheckpointFiles& files, const CheckpointFiles::Place& place) {
+  return [&file = files.files[place.file], tensor = place.tensor](std::uint64_t first, std::span<float> out) {
+    return file.read_f32(*tensor, first, out);
+  };
+}
+
+TensorDifference one_sided(const std::string& name, const TensorInfo& tensor, bool left) {
+  TensorDifference d;
+  d.name = name;
+  d.kind = left ? Kind::only_left : Kind::only_right;
+  (left ? d.left_shape : d.right_shape) = tensor.shape;
+  (left ? d.left_dtype : d.right_dtype) = dtype_name(tensor.dtype);
+  return d;
+}
+
+// Mean and std over all the entries that the scheme would draw.
+SideStats law_of(const Drawn& drawn, std::size_t param) {
+  double count = 0, sum = 0;
+  for (const Assignment::Block& b : drawn.assignment.blocks(param)) {
+    const double n = static_cast<double>(b.rows * b.cols);
+    count += n;
+    sum += n * b.distribution.mean;
+  }
+  return {sum / count, drawn.assignment.std(param)};
+}
+
+TensorDifference both_sides(const std::string& name, const TensorInfo& left, std::vector<std::uint64_t> right_shape,
+                            std::string right_dtype) {
+  TensorDifference d;
+  d.name = name;
+  d.left_shape = left.shape;
+  d.right_shape = std::move(right_shape);
+  d.left_dtype = dtype_name(left.dtype);
+  d.right_dtype = std::move(right_dtype);
+  d.elements = left.elements();
+  if (d.left_shape != d.right_shape) d.kind = Kind::shape;
+  return d;
+}
+
+}  // namespace
+
+Expected<std::vector<TensorDifference>> difference(const CheckpointFiles& left, const CheckpointFiles& right) {
+  std::vector<TensorDifference> list;
+  for (const auto& [name, place] : left.tensors) {
+    const auto other = right.tensors.find(name);
+    if (other == right.tensors.end()) {
+      list.push_back(one_sided(name, *place.tensor, true));
+      continue;
+    }
+    const TensorInfo& b = *other->second.tensor;
+    TensorDifference d = both_sides(name, *place.tensor, b.shape, std::string(dtype_name(b.dtype)));
+    if (d.kind != Kind::shape) {
+      const Pair pair{reader(left, place), reader(right, other->second), place.tensor->dtype, b.dtype, {}};
+      if (auto done = compare_numbers(pair, d); !done) return std::unexpected(done.error());
+    }
+    list.push_back(std::move(d));
+  }
+  for (const auto& [name, place] : right.tensors) {
+    if (!left.tensors.contains(name)) list.push_back(one_sided(name, *place.tensor, false));
+  }
+  return list;
+}
+
+Expected<std::vector<TensorDifference>> difference(const CheckpointFiles& left, const Drawn& right) {
+  std::vector<TensorDifference> list;
+  std::map<std::string, std::size_t> params;
+  for (std::size_t i = 0; i < right.graph.params.size(); ++i) params[right.graph.params[i].name] = i;
+  for (const auto& [name, place] : left.tensors) {
+    if (!params.contains(name)) list.push_back(one_sided(name, *place.tensor, true));
+  }
+  for (const auto& [name, i] : params) {
+    const Param& p = right.graph.params[i];
+    const std::vector<std::uint64_t> shape(p.shape.begin(), p.shape.end());
+    const auto place = left.tensors.find(name);
+    if (place == left.tensors.end()) {
+      list.push_back(one_sided(name, {.name = name, .dtype = DType::F32, .shape = shape}, false));
+      continue;
+    }
+    const TensorInfo& a = *place->second.tensor;
+    TensorDifference d = both_sides(name, a, shape, "");
+    if (d.kind != Kind::shape) {
+      const auto whole = right.assignment.structured(i) ? draw_tensor(right.graph, right.assignment, i, right.seed) : std::vector<float>();
+      const Read draw = [&, i = i](std::uint64_t first, std::span<float> out) -> Expected<void> {
+        if (!whole.empty())
+          std::copy_n(whole.begin() + static_cast<Index>(first), out.size(), out.begin());
+        else
+          draw_elements(right.graph, right.assignment, i, right.seed, first, out);
+        return {};
+      };
+      const Pair pair{reader(left, place->second), draw, a.dtype, DType::F32, law_of(right, i)};
+      if (auto done = compare_numbers(pair, d); !done) return std::unexpected(done.error());
+    }
+    list.push_back(std::move(d));
+  }
+  return list;
+}
+
+}  // namespace stepzero
