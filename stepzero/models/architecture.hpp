@@ -18,7 +18,8 @@ enum class QkNorm : std::uint8_t { none, head, each_head, all };  // one gain fo
 enum class RopeScaling : std::uint8_t { none, linear, dynamic, yarn, longrope, llama3 };
 enum class Activation : std::uint8_t { identity, relu, relu2, sigmoid, tanh, silu, quick_gelu, gelu, gelu_tanh };
 
-struct Architecture {
+// Fields stand by meaning, not by size.
+struct Architecture {  // NOLINT(clang-analyzer-optin.performance.Padding)
   std::string name;
   std::string family;
 
