@@ -20,7 +20,8 @@ enum class Activation : std::uint8_t { identity, relu, relu2, sigmoid, tanh, sil
 
 enum class BranchGain : std::uint8_t { none, scalar, channel };
 
-struct Architecture {
+// Fields stand by meaning, not by size.
+struct Architecture {  // NOLINT(clang-analyzer-optin.performance.Padding)
   std::string name;
   std::string family;
 

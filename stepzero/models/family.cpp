@@ -73,13 +73,12 @@ bool import_layer_types(ConfigReader& c, Architecture& a) {
   if (std::cmp_not_equal(list->size(), a.layers)) {
     c.complain("layer_types", fmt::format("has {} entries for {} layers", list->size(), a.layers));
   }
-  for (const auto& type : *list) {
-    if (type == "sliding_attention")
-      a.layer_types += 's';
-    else if (type == "full_attention")
-      a.layer_types += 'f';
-    else
-      c.complain("layer_types", fmt::format("{} is neither \"full_attention\" nor \"sliding_attention\"", show(type.dump())));
+  for (const auto& entry : *list) {
+    const std::string type = entry.is_string() ? entry.get<std::string>() : entry.dump();
+    if (type != "sliding_attention" && type != "full_attention") {
+      c.complain("layer_types", fmt::format("\"{}\" is neither \"full_attention\" nor \"sliding_attention\"", show(type)));
+    }
+    a.layer_types += type == "sliding_attention" ? 's' : 'f';
   }
   return true;
 }

@@ -13,8 +13,8 @@ namespace stepzero {
 namespace {
 
 std::vector<double> plain(double base, Index turned) {
-  std::vector<double> w;
-  for (Index i = 0; i < turned / 2; ++i) w.push_back(std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(turned)));
+  std::vector<double> w(static_cast<std::size_t>(turned / 2));
+  for (std::size_t i = 0; i < w.size(); ++i) w[i] = std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(turned));
   return w;
 }
 

@@ -111,7 +111,8 @@ struct SinusoidalPosition {
   [[nodiscard]] std::vector<ParamShape> params() const { return {}; }
 
   [[nodiscard]] double encoding(Index position, Index channel) const {
-    const double w = std::pow(base, -static_cast<double>(channel / 2 * 2) / static_cast<double>(width));
+    const Index even = channel - channel % 2;
+    const double w = std::pow(base, -static_cast<double>(even) / static_cast<double>(width));
     const double angle = static_cast<double>(position) * w;
     return channel % 2 == 0 ? std::sin(angle) : std::cos(angle);  // (2)
   }
