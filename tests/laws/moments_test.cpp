@@ -210,7 +210,7 @@ std::vector<Case> cases(Index n) {
       {"residual", Residual{.width = n, .skip_scale = 1.7, .branch_scale = 0.3}, {n, n}},
       {"scale", Scale{.width = n, .factor = 2.5}, {n}},
       {"gain", Gain{.width = n}, {n}},
-      {"gain-one", Gain{.width = n, .one = true}, {n}},
+      {"gain-one", Gain{.width = n, .one = true}, {n}, 1, 10},  // one number for all: every draw counts once
       {"softcap", Softcap{.width = n, .cap = 1.3}, {n}},
       {"cross-entropy", CrossEntropy{.vocab = 16 * n}, {16 * n}, 0.5},
   };
