@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/kernels/rotate.hpp"
@@ -85,7 +86,7 @@ Svd svd(View<const float> m) {
   for (std::size_t i = 0; i < size; ++i) sizes[i] = std::sqrt(dot(&rows[i * size], &rows[i * size], size));
   std::vector<std::size_t> order(size);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, [&](std::size_t x, std::size_t y) { return sizes[x] > sizes[y]; });
+  std::ranges::sort(order, [&](std::size_t x, std::size_t y) { return std::pair(-sizes[x], x) < std::pair(-sizes[y], y); });
   Svd out;
   for (const std::size_t i : order) {
     out.s.push_back(sizes[i]);

@@ -163,11 +163,11 @@ Expected<std::vector<TensorDifference>> difference(const CheckpointFiles& left, 
     TensorDifference d = both_sides(name, a, shape, "");
     if (d.kind != Kind::shape) {
       const auto whole = right.assignment.structured(i) ? draw_tensor(right.graph, right.assignment, i, right.seed) : std::vector<float>();
-      const Read draw = [&, i = i](std::uint64_t first, std::span<float> out) -> Expected<void> {
+      const Read draw = [&, param = i](std::uint64_t first, std::span<float> out) -> Expected<void> {
         if (!whole.empty())
           std::copy_n(whole.begin() + static_cast<Index>(first), out.size(), out.begin());
         else
-          draw_elements(right.graph, right.assignment, i, right.seed, first, out);
+          draw_elements(right.graph, right.assignment, param, right.seed, first, out);
         return {};
       };
       const Pair pair{reader(left, place->second), draw, a.dtype, DType::F32, law_of(right, i)};

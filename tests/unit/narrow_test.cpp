@@ -22,7 +22,7 @@ void check_neighbours(std::uint16_t last, const Widen& widen, const Narrow& narr
     const auto low = static_cast<std::uint16_t>(i);
     const auto high = static_cast<std::uint16_t>(i + 1);
     const float middle = static_cast<float>((static_cast<double>(widen(low)) + widen(high)) / 2);
-    for (const std::uint16_t sign : {0, 0x8000}) {
+    for (const int sign : {0, 0x8000}) {
       const float s = sign != 0 ? -1.0F : 1.0F;
       ASSERT_EQ(narrow(s * widen(low)), low | sign) << i;
       ASSERT_EQ(narrow(s * middle), (i % 2 == 0 ? low : high) | sign) << i;
