@@ -52,7 +52,7 @@ TEST(Decompose, SvdGivesTheMatrixBack) {
 }
 
 TEST(Decompose, RowsBecomeOrthonormal) {
-  for (const auto [rows, cols] : {std::pair<Index, Index>{1, 5}, {40, 40}, {70, 133}}) {
+  for (const auto& [rows, cols] : {std::pair<Index, Index>{1, 5}, {40, 40}, {70, 133}}) {
     std::vector<double> a(static_cast<std::size_t>(rows * cols));
     fill(Distribution::normal(1), make_stream(1, "rows"), 0, std::span<double>(a));
     const std::vector<double> before = a;
