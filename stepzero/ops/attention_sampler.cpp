@@ -103,7 +103,7 @@ Kernel mean_of(const Matrix& sum, double factor) {
 
 class Sampler {
  public:
-  static constexpr Index together = 8;       // heads drawn before the errors are looked at
+  static constexpr Index together = 4;       // heads drawn before the errors are looked at
   static constexpr double enough = 0.006;    // relative standard error of a second moment; of the entropy in nats
   static constexpr double enough_qk = 0.02;  // and of what reaches q and k
 
@@ -123,7 +123,7 @@ class Sampler {
   void draw(const Body& body, const Done& done) const {
     for (Index n = 0; n < most_; n += together) {
       parallel_for(together, [&](Index slot) { body(n + slot, slot); });
-      if (done(n + together)) return;
+      if (done(n + together) && n > 0) return;  // four heads' standard error is no judge
     }
   }
 
@@ -224,7 +224,9 @@ class Sampler {
     std::vector<Slot> slots(together);
     const auto square = [&] { return Tensor<float>(tokens_, tokens_); };
     for (Slot& s : slots) s = {square(), square(), square(), square(), square()};
-    Matrix gq = zeros(tokens_), gk = zeros(tokens_), gv = zeros(tokens_), q_before = zeros(tokens_), k_before = zeros(tokens_);
+    constexpr std::array parts = {&Slot::gq, &Slot::gk, &Slot::gv, &Slot::q_before, &Slot::k_before};
+    std::vector<Matrix> sums;
+    for (std::size_t i = 0; i < parts.size(); ++i) sums.push_back(zeros(tokens_));
     double q_inner = 0, k_inner = 0;
     Running<5> seen;
     Index heads = 0;
@@ -245,12 +247,10 @@ class Sampler {
         },
         [&](Index n) {
           heads = n;
+          parallel_for(std::ssize(parts), [&](Index i) {
+            for (const Slot& s : slots) add(s.*parts[static_cast<std::size_t>(i)], sums[static_cast<std::size_t>(i)]);
+          });
           for (const Slot& s : slots) {
-            add(s.gq, gq);
-            add(s.gk, gk);
-            add(s.gv, gv);
-            add(s.q_before, q_before);
-            add(s.k_before, k_before);
             q_inner += s.q_inner;
             k_inner += s.k_inner;
             seen.add({trace(s.gv), s.q_inner, s.k_inner, trace(s.gq), trace(s.gk)});
@@ -259,16 +259,18 @@ class Sampler {
           return sure(0, enough) && sure(1, 2 * enough_qk) && sure(2, 2 * enough_qk) && sure(3, enough_qk) && sure(4, enough_qk);
         });
     const double share = size / static_cast<double>(heads);
-    const Kernel q0 = mean_of(q_before, share), k0 = mean_of(k_before, share);
+    std::vector<Kernel> means(parts.size());
+    parallel_for(std::ssize(parts), [&](Index i) { means[static_cast<std::size_t>(i)] = mean_of(sums[static_cast<std::size_t>(i)], share); });
+    const Kernel &q0 = means[3], &k0 = means[4];
     const auto gain = [&](double own, const Kernel& g) {
       const double plain = frobenius(v_.K, g);
       return plain > 0 ? own * share / plain : 1;
     };
     const auto level = [&](std::size_t i) { return seen.variance(i) / (seen.mean(i) * seen.mean(i) * static_cast<double>(op_.heads)); };
     Pulled out;
-    out.dx.push_back({.G = mean_of(gq, share), .before_rotary = q0, .level = level(1), .weight_gain = gain(q_inner, q0)});
-    out.dx.push_back({.G = mean_of(gk, share), .before_rotary = k0, .level = level(2), .weight_gain = gain(k_inner, k0)});
-    out.dx.push_back({.G = mean_of(gv, share), .level = level(0)});
+    out.dx.push_back({.G = means[0], .before_rotary = q0, .level = level(1), .weight_gain = gain(q_inner, q0)});
+    out.dx.push_back({.G = means[1], .before_rotary = k0, .level = level(2), .weight_gain = gain(k_inner, k0)});
+    out.dx.push_back({.G = means[2], .level = level(0)});
     return out;
   }
 

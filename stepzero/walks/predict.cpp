@@ -104,7 +104,8 @@ class Walk {
   // Memory holds the streams and what attentions mixed; everything else is made again on the way up.
   [[nodiscard]] bool kept(std::size_t i) const {
     const Node& node = graph_.nodes[i];
-    return node.inputs.empty() || std::holds_alternative<Residual>(node.op) || std::holds_alternative<Attention>(node.op);
+    if (node.inputs.empty() || std::holds_alternative<Residual>(node.op) || std::holds_alternative<Attention>(node.op)) return true;
+    return batch_.tokens() <= 256 && node.params.empty() && !std::holds_alternative<Rotary>(node.op);  // kernels of functions take time
   }
   void restore(std::size_t i) {
     if (!moments_[i].K.empty()) return;
