@@ -20,6 +20,7 @@
 #include "stepzero/report/compare.hpp"
 #include "stepzero/walks/measure.hpp"
 #include "stepzero/walks/predict.hpp"
+#include "stepzero/walks/profile.hpp"
 
 using namespace stepzero;
 
@@ -90,6 +91,8 @@ std::vector<Case> grid() {
       {"bert xavier", l, plain(6, 256) + bert, "xavier-normal", "zipf", 64},
       {"bert xavier, deep", l, plain(24, 256) + bert, "xavier-normal", "zipf", 16},
       {"post-norm causal he", l, plain(6, 256) + std::vector<std::string>{"norm_placement=post"}, "he", "distinct", 16},
+      {"deepnet", l, plain(12, 256) + bert, "deepnet", "zipf", 64},
+      {"deepnet, deep and causal", l, plain(48, 256), "deepnet", "distinct", 16},
       {"llama", l, llama(6, 256), "hf"},
       {"llama real weights", l, llama(6, 256), "hf", "zipf", 64, 1, true},
       {"llama wide", l, llama(4, 1536), "hf"},
@@ -152,7 +155,7 @@ int quantity_of(const Comparison& c, const std::map<std::string, Role, std::less
 }
 
 struct Miss {
-  double net, noise, signed_error;
+  double net, noise, signed_error, spread;  // spread: the predicted over the measured one of single draws; 0: none
   std::string where;
 };
 using Errors = std::array<std::vector<Miss>, quantities.size()>;
@@ -173,6 +176,15 @@ std::vector<double> noises(const std::vector<Miss>& list) {
   return out;
 }
 
+std::string spreads(const std::vector<Miss>& list) {
+  std::vector<double> ratios;
+  for (const Miss& m : list) {
+    if (std::isfinite(m.spread) && m.spread > 0) ratios.push_back(m.spread);
+  }
+  if (ratios.empty()) return "";
+  return fmt::format("{:.2f}, {:.2f}, {:.2f}", percentile(ratios, 0.1), percentile(ratios, 0.5), percentile(ratios, 0.9));
+}
+
 Errors errors_of(const Signal& joined, const std::map<std::string, Role, std::less<>>& roles) {
   Errors out;
   for (const Comparison& c : compare(joined)) {
@@ -182,7 +194,8 @@ Errors errors_of(const Signal& joined, const std::map<std::string, Role, std::le
     if (c.what.starts_with("gradient") && std::abs(c.measured) < 1e-9 * joined.gradient_norm.measured.value_or(0)) continue;
     const bool absolute = q == 4 || q == 5 || q == 6 || q == 9;
     const double noise = absolute ? c.standard_error : c.standard_error / std::max(std::abs(c.measured), 1e-300);
-    out[static_cast<std::size_t>(q)].push_back({std::sqrt(std::max(0.0, c.error * c.error - noise * noise)), noise, c.error, c.where});
+    out[static_cast<std::size_t>(q)].push_back({std::sqrt(std::max(0.0, c.error * c.error - noise * noise)), noise, c.error,
+                                                c.spread / (c.standard_error * std::sqrt(static_cast<double>(joined.seeds))), c.where});
   }
   return out;
 }
@@ -206,10 +219,11 @@ Result run(const Case& c, int most) {
   Architecture a = load_model(c.preset).value();
   for (const std::string& assignment : c.set) set_field(a, assignment).value();
   resolve(a).value();
+  const Scheme* scheme = find_scheme(c.scheme).value();
+  adapt(a, *scheme, profile).value();
   const Graph graph = build_graph(a);
   const Batch batch =
       make_batch({.source = c.tokens, .length = c.length, .sequences = c.sequences, .vocab = a.vocab, .positions = a.positions}).value();
-  const Scheme* scheme = find_scheme(c.scheme).value();
   std::map<std::string, Role, std::less<>> roles;
   for (const Param& p : graph.params) roles[p.name] = p.role;
   const Signal theory = predict(graph, a, batch, *scheme);
@@ -234,7 +248,9 @@ void print_row(const std::string& name, const Result& r) {
 
 bool print_table(const Errors& all, std::size_t worst) {
   bool good = true;
-  fmt::print("\n| quantity | n | median | 90 % | 99 % | worst | bounds | noise, median |\n|---|---|---|---|---|---|---|---|\n");
+  fmt::print(
+      "\n| quantity | n | median | 90 % | 99 % | worst | bounds | noise, median | spread: predicted / measured, 10, 50, 90 % "
+      "|\n|---|---|---|---|---|---|---|---|---|\n");
   for (std::size_t q = 0; q < quantities.size(); ++q) {
     const auto net = nets(all[q]);
     if (net.empty()) continue;
@@ -243,10 +259,10 @@ bool print_table(const Errors& all, std::size_t worst) {
     const bool bound = quantity.median > 0;
     const bool met = !bound || (median <= quantity.median && top <= quantity.top);
     good = good && met;
-    fmt::print("| {} | {} | {:.4f} | {:.4f} | {:.4f} | {:.4f} | {} | {:.4f} |\n", quantity.name, net.size(), median, percentile(net, 0.9),
-               top, *std::ranges::max_element(net),
-               bound ? fmt::format("{} / {}{}", quantity.median, quantity.top, met ? "" : " NOT MET") : "",
-               percentile(noises(all[q]), 0.5));
+    fmt::print("| {} | {} | {:.4f} | {:.4f} | {:.4f} | {:.4f} | {} | {:.4f} | {} |\n", quantity.name, net.size(), median,
+               percentile(net, 0.9), top, *std::ranges::max_element(net),
+               bound ? fmt::format("{} / {}{}", quantity.median, quantity.top, met ? "" : " NOT MET") : "", percentile(noises(all[q]), 0.5),
+               spreads(all[q]));
   }
   for (std::size_t q = 0; worst > 0 && q < quantities.size(); ++q) {
     auto list = all[q];
@@ -287,11 +303,11 @@ int main(int argc, char** argv) {
   Errors all;
   for (const Case& c : grid()) {
     if (c.name.find(only) == std::string::npos) continue;
-    const std::string name = fmt::format("{}; {}, {} x {}, {} {}", c.name, c.scheme, c.sequences, c.length, c.tokens, "");
+    const std::string name = fmt::format("{}; {}, {} x {}, {}", c.name, c.scheme, c.sequences, c.length, c.tokens);
     const Result r = run(c, most);
     print_row(name, r);
     for (std::size_t q = 0; q < quantities.size(); ++q) {
-      for (const Miss& e : r.errors[q]) all[q].push_back({e.net, e.noise, e.signed_error, c.name + ": " + e.where});
+      for (const Miss& e : r.errors[q]) all[q].push_back({e.net, e.noise, e.signed_error, e.spread, c.name + ": " + e.where});
     }
   }
   const bool good = print_table(all, worst);

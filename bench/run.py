@@ -115,11 +115,53 @@ def init(rounds):
     print(flush=True)
 
 
+def command(*words):
+    """Seconds, megabytes and the JSON of a whole command."""
+    start = time.perf_counter()
+    process = subprocess.Popen([BUILD / "stepzero", *map(str, words), "--quiet", "--json"], stdout=subprocess.PIPE)
+    out = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    assert status == 0, words
+    return time.perf_counter() - start, usage.ru_maxrss / 1024, json.loads(out)
+
+
+def predict(rounds):
+    print(f"-- predict, whole commands at 128 tokens, {THREADS} threads, median of {rounds} rounds")
+    fast, slow, large = [], [], []
+    for _ in range(rounds):
+        fast.append(command("predict", "gpt2", "--seq-len", 128))
+        slow.append(command("measure", "gpt2", "--seq-len", 128))
+        large.append(command("predict", "llama-3-405b", "--seq-len", 128))
+    there, real = fast[0][2]["loss"]["predicted"], slow[0][2]["loss"]["measured"]
+    assert abs(there - real) < 5 * fast[0][2]["loss"]["spread"] + 0.01, (there, real)
+    mine, seed, huge = (statistics.median(r[0] for r in runs) for runs in (fast, slow, large))
+    print(f"  gpt2: {mine * 1e3:.0f} ms, one measured seed {seed * 1e3:.0f} ms: {at_least(seed / mine, 20)}")
+    print(f"  llama-3-405b: {huge:.2f} s (at most 1.5: {'yes' if huge <= 1.5 else 'NO'}), "
+          f"{large[0][1]:.0f} MB (at most 200: {'yes' if large[0][1] <= 200 else 'NO'})")
+    base = None
+    for title, cases in (("depth, llama-2-7b", [("layers", n) for n in (16, 32, 64, 128)]),
+                         ("width, llama-2-7b of 32 layers, heads of 128", [("width", n) for n in (1024, 4096, 16384)])):
+        print(f"  {title}: ", end="")
+        cells = []
+        for key, n in cases:
+            more = ("--set", f"heads={n // 128}", "--set", f"kv_heads={n // 128}", "--set", f"ffn={n * 8 // 3}") if key == "width" else ()
+            # a product as large in every layer: q and k keep unit variance, so that all widths ask for the same attention
+            seconds = statistics.median(command("predict", "llama-2-7b", "--seq-len", 128, "--scheme", "xavier-normal", "--set", f"{key}={n}", *more)[0]
+                                        for _ in range(rounds))
+            base = seconds if n == cases[0][1] else base
+            cells.append(f"{n}: {seconds:.2f} s ({seconds / base:.2f})")
+        print(", ".join(cells))
+    print(flush=True)
+
+
 def main():
+    if sys.argv[1:2] == ["predict"]:
+        return predict(int(sys.argv[2]) if len(sys.argv) > 2 else 5)
     if sys.argv[1:2] == ["init"]:
         return init(int(sys.argv[2]) if len(sys.argv) > 2 else 7)
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     init(rounds)
+    predict(rounds)
     for program in ("random", "statistics"):
         print(f"-- {program}", flush=True)
         subprocess.run([BUILD / f"bench_{program}"], check=True)

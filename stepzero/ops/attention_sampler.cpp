@@ -260,7 +260,8 @@ class Sampler {
         });
     const double share = size / static_cast<double>(heads);
     std::vector<Kernel> means(parts.size());
-    parallel_for(std::ssize(parts), [&](Index i) { means[static_cast<std::size_t>(i)] = mean_of(sums[static_cast<std::size_t>(i)], share); });
+    parallel_for(std::ssize(parts),
+                 [&](Index i) { means[static_cast<std::size_t>(i)] = mean_of(sums[static_cast<std::size_t>(i)], share); });
     const Kernel &q0 = means[3], &k0 = means[4];
     const auto gain = [&](double own, const Kernel& g) {
       const double plain = frobenius(v_.K, g);

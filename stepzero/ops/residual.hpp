@@ -67,6 +67,7 @@ struct Residual {
     y.noise = x.noise + (total > 0 ? fresh / total : 0);
     const double share = a * x.K.trace() / std::max(y.K.trace(), 1e-300);
     y.drift = share * share * x.drift + (1 - share) * (1 - share) * f.drift;
+    y.sampling = share * share * x.sampling + (1 - share) * (1 - share) * f.sampling + 4 * share * (1 - share);
     y.token_drift = share * share * x.token_drift + (1 - share) * (1 - share) * f.token_drift;
     return y;
   }

@@ -37,7 +37,8 @@ std::vector<Comparison> compare(const Signal& joined) {
   std::vector<Comparison> rows;
   for_each_value(joined, [&](const Value& v, Average, const auto& where, std::string_view what) {
     if (!v.predicted || !v.measured) return;
-    Comparison row{std::string(where), std::string(what), *v.predicted, *v.measured, v.standard_error.value_or(0), 0, 0};
+    Comparison row{
+        std::string(where), std::string(what), *v.predicted, *v.measured, v.standard_error.value_or(0), v.spread.value_or(0), 0, 0};
     const double difference = row.predicted - row.measured;
     if (what == "mean")
       row.error = difference / std::max(rms[row.where], 1e-300);

@@ -13,7 +13,8 @@ struct Comparison {
   double predicted = 0;
   double measured = 0;
   double standard_error = 0;
-  double error = 0;  // relative; for cosines, entropies and the loss the difference itself, for means in units of the rms
+  double spread = 0;  // predicted standard deviation of a single draw; 0: not predicted
+  double error = 0;   // relative; for cosines, entropies and the loss the difference itself, for means in units of the rms
   double z = 0;
 
   // Off by more than both 5 standard errors and 10 %.
