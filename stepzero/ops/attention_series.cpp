@@ -65,7 +65,7 @@ struct Sight {
   [[nodiscard]] double count(Index t) const { return static_cast<double>(keys[t].end - keys[t].begin); }
 };
 
-constexpr int powers = 5;  // scores have variance below 0.2: what the cut leaves is 0.2^5 / 5!
+constexpr int most_powers = 5;  // scores have variance below 0.2: what the cut leaves is 0.2^5 / 5!
 
 Matrix ones(Index n) {
   Matrix m(n, n);
@@ -90,8 +90,11 @@ class Series {
         k_(k),
         v_(v),
         gain_(op.scale * op.scale * static_cast<double>(op.key_dim)) {
+    double variance = 0;
+    for (Index t = 0; t < tokens_; ++t) variance = std::max(variance, gain_ * q.K(t, t) * k.K(t, t));
+    for (double left = variance; powers_ < most_powers && left > 1e-6; left *= variance / ++powers_) {}
     Matrix power = ones(tokens_);
-    for (int p = 0; p < powers; ++p) {
+    for (int p = 0; p < powers_; ++p) {
       z_.emplace_back(tokens_, tokens_, [&](Index j, Index l) { return power(j, l); });
       s_.emplace_back(tokens_, tokens_, [&](Index j, Index l) { return power(j, l) * v.K(j, l); });
       multiply(power, k.K);
@@ -158,9 +161,9 @@ class Series {
   }
 
  private:
-  static double sum(const std::vector<IntegralImage>& images, double x, Range r, Range c) {
+  double sum(const std::vector<IntegralImage>& images, double x, Range r, Range c) const {
     double total = 0, factor = 1;
-    for (int p = 0; p < powers; ++p) {
+    for (int p = 0; p < powers_; ++p) {
       total += factor * images[static_cast<std::size_t>(p)](r, c);
       factor *= x / (p + 1);
     }
@@ -174,7 +177,7 @@ class Series {
     }
     std::vector<IntegralImage> h;
     Matrix power = ones(tokens_);
-    for (int p = 0; p < powers; ++p) {
+    for (int p = 0; p < powers_; ++p) {
       h.emplace_back(tokens_, tokens_, [&](Index t, Index s) { return G(t, s) * power(t, s) / z(t, s); });
       multiply(power, q_.K.scaled(gain_ / (p + 1)));
     }
@@ -274,6 +277,7 @@ class Series {
   const Moment& k_;
   const Moment& v_;
   double gain_;
+  int powers_ = 2;  // of the score variance, the first being the zeroth; the rules below use two
   std::vector<IntegralImage> z_, s_;
 };
 

@@ -99,9 +99,11 @@ inline Kernel function_kernel(const Kernel& K, const Matrix& c) {
   for (Index t = 0; t < tokens; ++t) {
     for (Index k = 0; k < c.cols(); ++k) by_power(k, t) = c(t, k);
   }
-  Index top = c.cols();  // powers above are 0: an even or odd function, or a smooth one
+  double most = 0;
+  for (Index i = 0; i < c.size(); ++i) most = std::max(most, std::abs(c.data()[i]));
+  Index top = c.cols();  // powers above are 0 but for rounding: a smooth function
   const auto nothing = [&](Index k) {
-    return std::ranges::all_of(std::span(by_power.view().row(k), static_cast<std::size_t>(tokens)), [](double x) { return x == 0; });
+    return std::ranges::all_of(std::span(by_power.view().row(k), static_cast<std::size_t>(tokens)), [&](double x) { return std::abs(x) <= 1e-8 * most; });
   };
   while (top > 1 && nothing(top - 1)) --top;
   return Kernel::from_rows(tokens, [&](Index t, double* row) {
