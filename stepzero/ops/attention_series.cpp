@@ -92,7 +92,8 @@ class Series {
         gain_(op.scale * op.scale * static_cast<double>(op.key_dim)) {
     double variance = 0;
     for (Index t = 0; t < tokens_; ++t) variance = std::max(variance, gain_ * q.K(t, t) * k.K(t, t));
-    for (double left = variance; powers_ < most_powers && left > 1e-6; left *= variance / ++powers_) {}
+    for (double left = variance; powers_ < most_powers && left > 1e-6; left *= variance / ++powers_) {
+    }
     Matrix power = ones(tokens_);
     for (int p = 0; p < powers_; ++p) {
       z_.emplace_back(tokens_, tokens_, [&](Index j, Index l) { return power(j, l); });

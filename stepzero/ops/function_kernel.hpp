@@ -103,7 +103,8 @@ inline Kernel function_kernel(const Kernel& K, const Matrix& c) {
   for (Index i = 0; i < c.size(); ++i) most = std::max(most, std::abs(c.data()[i]));
   Index top = c.cols();  // powers above are 0 but for rounding: a smooth function
   const auto nothing = [&](Index k) {
-    return std::ranges::all_of(std::span(by_power.view().row(k), static_cast<std::size_t>(tokens)), [&](double x) { return std::abs(x) <= 1e-8 * most; });
+    return std::ranges::all_of(std::span(by_power.view().row(k), static_cast<std::size_t>(tokens)),
+                               [&](double x) { return std::abs(x) <= 1e-8 * most; });
   };
   while (top > 1 && nothing(top - 1)) --top;
   return Kernel::from_rows(tokens, [&](Index t, double* row) {
