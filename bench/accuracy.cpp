@@ -160,19 +160,11 @@ struct Miss {
 };
 using Errors = std::array<std::vector<Miss>, quantities.size()>;
 
-double percentile(std::vector<double> list, double p) {
-  if (list.empty()) return 0;
-  std::ranges::sort(list);
-  return list[std::min(list.size() - 1, static_cast<std::size_t>(p * static_cast<double>(list.size())))];
-}
-std::vector<double> nets(const std::vector<Miss>& list) {
+// One number of all misses, ascending.
+std::vector<double> sorted(const std::vector<Miss>& list, double Miss::* member) {
   std::vector<double> out;
-  for (const Miss& e : list) out.push_back(e.net);
-  return out;
-}
-std::vector<double> noises(const std::vector<Miss>& list) {
-  std::vector<double> out;
-  for (const Miss& e : list) out.push_back(e.noise);
+  for (const Miss& m : list) out.push_back(m.*member);
+  std::ranges::sort(out);
   return out;
 }
 
@@ -182,6 +174,7 @@ std::string spreads(const std::vector<Miss>& list) {
     if (std::isfinite(m.spread) && m.spread > 0) ratios.push_back(m.spread);
   }
   if (ratios.empty()) return "";
+  std::ranges::sort(ratios);
   return fmt::format("{:.2f}, {:.2f}, {:.2f}", percentile(ratios, 0.1), percentile(ratios, 0.5), percentile(ratios, 0.9));
 }
 
@@ -204,7 +197,8 @@ Errors errors_of(const Signal& joined, const std::map<std::string, Role, std::le
 bool quiet(const Errors& errors) {
   for (std::size_t q = 0; q < quantities.size(); ++q) {
     if (quantities[q].median == 0) continue;
-    const auto noise = noises(errors[q]);
+    const auto noise = sorted(errors[q], &Miss::noise);
+    if (noise.empty()) continue;
     if (percentile(noise, 0.5) > quantities[q].median / 3 || percentile(noise, 0.99) > quantities[q].top / 3) return false;
   }
   return true;
@@ -239,7 +233,7 @@ Result run(const Case& c, int most) {
 void print_row(const std::string& name, const Result& r) {
   std::string line = fmt::format("| {} | {} |", name, r.seeds);
   for (std::size_t q = 0; q < 8; ++q) {
-    const auto net = nets(r.errors[q]);
+    const auto net = sorted(r.errors[q], &Miss::net);
     line += net.empty() ? " - |" : fmt::format(" {:.2f} / {:.2f} |", 100 * percentile(net, 0.5), 100 * percentile(net, 0.99));
   }
   fmt::print("{}\n", line);
@@ -252,7 +246,7 @@ bool print_table(const Errors& all, std::size_t worst) {
       "\n| quantity | n | median | 90 % | 99 % | worst | bounds | noise, median | spread: predicted / measured, 10, 50, 90 % "
       "|\n|---|---|---|---|---|---|---|---|---|\n");
   for (std::size_t q = 0; q < quantities.size(); ++q) {
-    const auto net = nets(all[q]);
+    const auto net = sorted(all[q], &Miss::net);
     if (net.empty()) continue;
     const Quantity& quantity = quantities[q];
     const double median = percentile(net, 0.5), top = percentile(net, 0.99);
@@ -260,9 +254,9 @@ bool print_table(const Errors& all, std::size_t worst) {
     const bool met = !bound || (median <= quantity.median && top <= quantity.top);
     good = good && met;
     fmt::print("| {} | {} | {:.4f} | {:.4f} | {:.4f} | {:.4f} | {} | {:.4f} | {} |\n", quantity.name, net.size(), median,
-               percentile(net, 0.9), top, *std::ranges::max_element(net),
-               bound ? fmt::format("{} / {}{}", quantity.median, quantity.top, met ? "" : " NOT MET") : "", percentile(noises(all[q]), 0.5),
-               spreads(all[q]));
+               percentile(net, 0.9), top, net.back(),
+               bound ? fmt::format("{} / {}{}", quantity.median, quantity.top, met ? "" : " NOT MET") : "",
+               percentile(sorted(all[q], &Miss::noise), 0.5), spreads(all[q]));
   }
   for (std::size_t q = 0; worst > 0 && q < quantities.size(); ++q) {
     auto list = all[q];

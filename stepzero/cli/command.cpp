@@ -11,6 +11,7 @@
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/model.hpp"
 #include "stepzero/models/rope.hpp"
+#include "stepzero/walks/measure.hpp"
 #include "stepzero/walks/profile.hpp"
 
 namespace stepzero::cli {
@@ -91,19 +92,12 @@ Expected<Setup> prepare(const CommonFlags& flags) {
                            .padding = a->padding});
   if (!batch) return std::unexpected(batch.error());
   choose_rope(*a, batch->length);
-  Graph graph = build_graph(*a);
-  if (graph.nodes.empty()) {
-    return fail(fmt::format("{}: the forward pass of family {} is not there yet", show(a->name), a->family),
-                "its tensors, their number and their initialization are known: stepzero models");
-  }
-  return Setup{*a, *scheme, std::move(graph), std::move(*batch)};
+  auto graph = build_running_graph(*a);
+  if (!graph) return std::unexpected(graph.error());
+  return Setup{*a, *scheme, std::move(*graph), std::move(*batch)};
 }
 
-namespace {
-
 double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-}  // namespace
 
 Progress::Progress(std::string what, bool quiet)
     : what_(std::move(what)), enabled_(!quiet && isatty(STDERR_FILENO) == 1), start_(seconds()) {}
@@ -122,6 +116,21 @@ void Progress::show(double fraction, const std::string& note) {
   fmt::print(stderr, "\r{} [{}{}] {:3.0f} % {}\x1b[K", what_, std::string(static_cast<std::size_t>(filled), '#'),
              std::string(static_cast<std::size_t>(width - filled), '.'), 100 * fraction, note);
   std::fflush(stderr);
+}
+
+Expected<Signal> measure_with_progress(const Setup& setup, const CommonFlags& flags, bool weightless, const std::string& weights) {
+  Progress progress("measuring", flags.quiet);
+  MeasureOptions options;
+  options.scheme = setup.scheme;
+  options.weights = weights;
+  options.weightless = weightless;
+  options.seed = flags.seed;
+  options.seeds = flags.seeds;
+  options.progress = [&](double fraction, int seed) { progress.show(fraction, fmt::format("draw {} of {}", seed + 1, flags.seeds)); };
+  options.warn = [&](const std::string& warning) {
+    if (!flags.quiet) fmt::print(stderr, "stepzero: warning: {}\n", warning);
+  };
+  return measure(setup.graph, setup.architecture, setup.batch, options);
 }
 
 }  // namespace stepzero::cli

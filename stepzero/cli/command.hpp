@@ -9,6 +9,7 @@
 #include "stepzero/graph/graph.hpp"
 #include "stepzero/io/tokens.hpp"
 #include "stepzero/models/architecture.hpp"
+#include "stepzero/report/signal.hpp"
 #include "stepzero/schemes/scheme.hpp"
 
 namespace stepzero::cli {
@@ -57,6 +58,8 @@ Expected<Architecture> describe_model(const std::string& model, const std::vecto
 Expected<Setup> prepare(const CommonFlags& flags);
 
 // A bar on a terminal, from the first second on; nothing elsewhere.
+double seconds();  // since some fixed moment
+
 class Progress {
  public:
   Progress(std::string what, bool quiet);
@@ -70,6 +73,9 @@ class Progress {
   double start_;
   double last_ = 0;
 };
+
+// The measure walk under these flags, with its bar and its warnings.
+Expected<Signal> measure_with_progress(const Setup& setup, const CommonFlags& flags, bool weightless, const std::string& weights = {});
 
 void declare_measure(CLI::App& app, int& exit_code);
 void declare_predict(CLI::App& app, int& exit_code);

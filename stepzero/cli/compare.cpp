@@ -22,17 +22,7 @@ int run(const CompareFlags& flags) {
   auto setup = prepare(flags);
   if (!setup) return complain(setup.error());
   const Signal theory = predict(setup->graph, setup->architecture, setup->batch, *setup->scheme);
-  Expected<Signal> real;
-  {
-    Progress progress("measuring", flags.quiet);
-    MeasureOptions options;
-    options.scheme = setup->scheme;
-    options.seed = flags.seed;
-    options.seeds = flags.seeds;
-    options.weightless = flags.weightless;
-    options.progress = [&](double fraction, int seed) { progress.show(fraction, fmt::format("draw {} of {}", seed + 1, flags.seeds)); };
-    real = measure(setup->graph, setup->architecture, setup->batch, options);
-  }
+  const auto real = measure_with_progress(*setup, flags, flags.weightless);
   if (!real) return complain(real.error());
   Signal joined = join(theory, *real);
   joined.tokens = flags.tokens;

@@ -1,5 +1,4 @@
 #include <charconv>
-#include <chrono>
 #include <csignal>
 #include <memory>
 
@@ -121,8 +120,6 @@ std::string report_text(const CheckpointReport& report, const InitFlags& flags, 
   }
   return out;
 }
-
-double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 Expected<CheckpointOptions> options_of(const InitFlags& flags, const Architecture& a) {
   CheckpointOptions options;

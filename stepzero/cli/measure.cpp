@@ -21,21 +21,7 @@ struct MeasureFlags : CommonFlags {
 int run(const MeasureFlags& flags) {
   auto setup = prepare(flags);
   if (!setup) return complain(setup.error());
-  Expected<Signal> signal;
-  {
-    Progress progress("measuring", flags.quiet);
-    MeasureOptions options;
-    options.scheme = setup->scheme;
-    options.weights = flags.weights;
-    options.weightless = flags.weightless;
-    options.seed = flags.seed;
-    options.seeds = flags.seeds;
-    options.progress = [&](double fraction, int seed) { progress.show(fraction, fmt::format("draw {} of {}", seed + 1, flags.seeds)); };
-    options.warn = [&](const std::string& warning) {
-      if (!flags.quiet) fmt::print(stderr, "stepzero: warning: {}\n", warning);
-    };
-    signal = measure(setup->graph, setup->architecture, setup->batch, options);
-  }
+  auto signal = measure_with_progress(*setup, flags, flags.weightless, flags.weights);
   if (!signal) return complain(signal.error());
   signal->tokens = flags.tokens;
   if (const int code = print(flags.json ? to_json(*signal) + "\n" : to_text(*signal, flags.full)); code != Exit::fine) return code;

@@ -96,4 +96,33 @@ Svd svd(View<const float> m) {
   return out;
 }
 
+Tensor<float> root(const Kernel& K, double scale) {
+  const Index n = K.tokens();
+  Matrix a(n, n);
+  std::vector<double> diagonal(static_cast<std::size_t>(n));
+  for (Index i = 0; i < n; ++i) {
+    diagonal[static_cast<std::size_t>(i)] = K(i, i);
+    for (Index j = i; j < n; ++j) a(i, j) = K(i, j);
+  }
+  for (Index j = 0; j < n; ++j) {
+    double* row = a.view().row(j);
+    if (!(row[j] > 1e-10 * diagonal[static_cast<std::size_t>(j)])) {
+      std::fill(row + j, row + n, 0.0);
+      continue;
+    }
+    const double inverse = 1 / std::sqrt(row[j]);
+    for (Index i = j; i < n; ++i) row[i] *= inverse;
+    for (Index i = j + 1; i < n; ++i) {
+      double* to = a.view().row(i);
+      const double x = row[i];
+      for (Index c = i; c < n; ++c) to[c] -= x * row[c];
+    }
+  }
+  Tensor<float> u(n, n);
+  for (Index i = 0; i < n; ++i) {
+    for (Index j = 0; j < n; ++j) u(i, j) = j < i ? 0.0F : static_cast<float>(a(i, j) * scale);
+  }
+  return u;
+}
+
 }  // namespace stepzero::kernels

@@ -1,9 +1,9 @@
 #pragma once
-// Decompositions of random matrices with the same bits for any number of threads and any SIMD level. Not fast: they
-// serve initialization, once a tensor.
+// Decompositions with the same bits for any number of threads and any SIMD level. Those of random matrices are not
+// fast: they serve initialization, once a tensor.
 #include <vector>
 
-#include "stepzero/core/view.hpp"
+#include "stepzero/core/kernel.hpp"
 
 namespace stepzero::kernels {
 
@@ -17,5 +17,8 @@ struct Svd {
   std::vector<float> v;  // row i is v_i
 };
 Svd svd(View<const float> m);
+
+// U, upper triangular, with U' U = scale^2 K, for a K that may be singular: a direction that is not there gets an empty row.
+Tensor<float> root(const Kernel& K, double scale);
 
 }  // namespace stepzero::kernels

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "stepzero/core/text.hpp"
 #include "stepzero/models/family.hpp"
 #include "stepzero/models/rope.hpp"
 
@@ -412,6 +413,13 @@ class Builder {
 Graph build_graph(const Architecture& a) {
   const Family* family = find_family(a.family);
   return family->tensors != nullptr ? family->tensors(a) : Builder(a).build();
+}
+
+Expected<Graph> build_running_graph(const Architecture& a) {
+  Graph graph = build_graph(a);
+  if (!graph.nodes.empty()) return graph;
+  return fail(fmt::format("{}: the forward pass of family {} is not there yet", show(a.name), a.family),
+              "its tensors, their number and their initialization are known: stepzero models");
 }
 
 }  // namespace stepzero

@@ -12,4 +12,7 @@ namespace stepzero {
 // `a` has been resolved. A family whose forward pass is not there yet has parameters and no nodes.
 Graph build_graph(const Architecture& a);
 
+// The same for those who run it: an error where there is no forward pass.
+Expected<Graph> build_running_graph(const Architecture& a);
+
 }  // namespace stepzero

@@ -12,6 +12,9 @@
 #include <vector>
 
 #include "stepzero/core/random.hpp"
+#include "stepzero/core/running.hpp"
+#include "stepzero/kernels/decompose.hpp"
+#include "stepzero/kernels/statistics.hpp"
 #include "stepzero/ops/attention_moments.hpp"
 #include "stepzero/ops/rotary.hpp"
 
@@ -19,55 +22,17 @@ namespace stepzero {
 
 namespace {
 
-// U with U' U = K, for a K that may be singular: a direction that is not there gets an empty row.
-Tensor<float> root(const Kernel& K, double scale) {
-  const Index n = K.tokens();
-  Matrix a(n, n);
-  std::vector<double> diagonal(static_cast<std::size_t>(n));
-  for (Index i = 0; i < n; ++i) {
-    diagonal[static_cast<std::size_t>(i)] = K(i, i);
-    for (Index j = i; j < n; ++j) a(i, j) = K(i, j);
-  }
-  for (Index j = 0; j < n; ++j) {
-    double* row = a.view().row(j);
-    if (!(row[j] > 1e-10 * diagonal[static_cast<std::size_t>(j)])) {
-      std::fill(row + j, row + n, 0.0);
-      continue;
-    }
-    const double inverse = 1 / std::sqrt(row[j]);
-    for (Index i = j; i < n; ++i) row[i] *= inverse;
-    for (Index i = j + 1; i < n; ++i) {
-      double* to = a.view().row(i);
-      const double x = row[i];
-      for (Index c = i; c < n; ++c) to[c] -= x * row[c];
-    }
-  }
-  Tensor<float> u(n, n);
-  for (Index i = 0; i < n; ++i) {
-    for (Index j = 0; j < n; ++j) u(i, j) = j < i ? 0.0F : static_cast<float>(a(i, j) * scale);
-  }
-  return u;
-}
-
-// Means over heads of a few numbers, with the standard errors of those means.
+// A few numbers of every head.
 template <std::size_t N>
-class Running {
- public:
-  void add(const std::array<double, N>& x) {
-    ++count_;
-    for (std::size_t i = 0; i < N; ++i) {
-      const double delta = x[i] - mean_[i];
-      mean_[i] += delta / count_;
-      m2_[i] += delta * (x[i] - mean_[i]);
-    }
-  }
-  [[nodiscard]] double mean(std::size_t i) const { return mean_[i]; }
-  [[nodiscard]] double variance(std::size_t i) const { return m2_[i] / (count_ - 1); }
-  [[nodiscard]] double error(std::size_t i) const { return std::sqrt(m2_[i] / (count_ - 1) / count_); }
+struct Seen {
+  std::array<Running, N> numbers;
 
- private:
-  double count_ = 0;
-  std::array<double, N> mean_{}, m2_{};
+  void add(const std::array<double, N>& x) {
+    for (std::size_t i = 0; i < N; ++i) numbers[i].add(x[i]);
+  }
+  [[nodiscard]] double mean(std::size_t i) const { return numbers[i].mean; }
+  [[nodiscard]] double variance(std::size_t i) const { return numbers[i].variance(); }
+  [[nodiscard]] double error(std::size_t i) const { return numbers[i].error(); }
 };
 
 // out = X X'
@@ -82,12 +47,6 @@ void add(const Tensor<float>& x, Matrix& to) {
 double trace(const Tensor<float>& x) {
   double sum = 0;
   for (Index t = 0; t < x.rows(); ++t) sum += static_cast<double>(x(t, t));
-  return sum;
-}
-
-double squares(const Tensor<float>& x) {
-  double sum = 0;
-  for (Index i = 0; i < x.size(); ++i) sum += static_cast<double>(x.data()[i]) * static_cast<double>(x.data()[i]);
   return sum;
 }
 
@@ -108,7 +67,7 @@ class Sampler {
   static constexpr double enough_qk = 0.02;  // and of what reaches q and k
 
   Sampler(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v, Draws draws)
-      : op_(op), batch_(batch), draws_(draws), tokens_(batch.tokens()), q_(q), k_(k), v_(v), root_(root(v.K, 1)) {
+      : op_(op), batch_(batch), draws_(draws), tokens_(batch.tokens()), q_(q), k_(k), v_(v), root_(kernels::root(v.K, 1)) {
     one_ = op;
     one_.heads = one_.kv_heads = 1;
     const double noise = v.noise - 1 / static_cast<double>(op.kv_heads * op.value_dim);
@@ -166,7 +125,7 @@ class Sampler {
     std::vector<Slot> slots(together);
     for (Slot& s : slots) s.K = Tensor<float>(tokens_, tokens_);
     Matrix K = zeros(tokens_);
-    Running<5> seen;
+    Seen<5> seen;
     AttentionSummary sum;
     std::vector<double> fourth(static_cast<std::size_t>(tokens_));  // sum over heads of K_tt^2
     const double apart =
@@ -177,7 +136,7 @@ class Sampler {
         [&](Index i, Index slot) {
           const Head h = head(i);
           gram(mixed(h), slots[static_cast<std::size_t>(slot)].K);
-          slots[static_cast<std::size_t>(slot)].size = squares(h.factor);
+          slots[static_cast<std::size_t>(slot)].size = sum_squares(View<const float>(h.factor));
           slots[static_cast<std::size_t>(slot)].summary = h.op.summary(batch_, View<const float>(h.keep.view()));
         },
         [&](Index n) {
@@ -216,7 +175,7 @@ class Sampler {
   [[nodiscard]] Pulled pull(const Kernel& G) const {
     const double size = G.trace() / static_cast<double>(tokens_);  // floats stay in range
     if (!(size > 0)) return {{{G}, {G}, {G}}, {}};
-    const Tensor<float> up = root(G, 1 / std::sqrt(size));
+    const Tensor<float> up = kernels::root(G, 1 / std::sqrt(size));
     struct Slot {
       Tensor<float> gq, gk, gv, q_before, k_before;
       double q_inner = 0, k_inner = 0;
@@ -228,7 +187,7 @@ class Sampler {
     std::vector<Matrix> sums;
     for (std::size_t i = 0; i < parts.size(); ++i) sums.push_back(zeros(tokens_));
     double q_inner = 0, k_inner = 0;
-    Running<5> seen;
+    Seen<5> seen;
     Index heads = 0;
     draw(
         [&](Index i, Index slot) {
@@ -242,8 +201,8 @@ class Sampler {
           if (k_.rotary != nullptr) d.k = turned(d.k, *k_.rotary, -1);
           gram(d.q, to.q_before);
           gram(d.k, to.k_before);
-          to.q_inner = squares(product(Trans::yes, h.factor, d.q));
-          to.k_inner = squares(product(Trans::yes, h.factor, d.k));
+          to.q_inner = sum_squares(View<const float>(product(Trans::yes, h.factor, d.q)));
+          to.k_inner = sum_squares(View<const float>(product(Trans::yes, h.factor, d.k)));
         },
         [&](Index n) {
           heads = n;

@@ -60,13 +60,9 @@ std::vector<Comparison> compare(const Signal& joined) {
   return rows;
 }
 
-namespace {
-
 double percentile(const std::vector<double>& sorted, double p) {
   return sorted[std::min(sorted.size() - 1, static_cast<std::size_t>(p * static_cast<double>(sorted.size())))];
 }
-
-}  // namespace
 
 std::string compare_text(const Signal& s, bool full) {
   const auto rows = compare(s);

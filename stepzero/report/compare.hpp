@@ -26,6 +26,9 @@ Signal join(const Signal& predicted, const Signal& measured);
 
 std::vector<Comparison> compare(const Signal& joined);  // worst first
 
+// Of an ascending list that is not empty.
+double percentile(const std::vector<double>& sorted, double p);
+
 std::string compare_text(const Signal& joined, bool full);
 
 }  // namespace stepzero

@@ -54,7 +54,10 @@ Expected<void> adapt(Architecture& a, const Scheme& scheme, Profiler profiler) {
   auto done = resolve(a);
   if (done && scheme.learn != nullptr) {
     STEPZERO_CHECK(profiler != nullptr);
-    scheme.learn(a, profiler(a, scheme));
+    const auto profile = profiler(a, scheme);
+    if (!profile)
+      return fail(fmt::format("scheme {} has to know what the model does; {}", scheme.name, profile.error().message), profile.error().hint);
+    scheme.learn(a, *profile);
     done = resolve(a);
   }
   for (const Changeable& c : changeable) {

@@ -46,17 +46,26 @@ bool Assignment::structured(std::size_t param) const {
   return std::ranges::any_of(blocks_[param], [](const Block& b) { return b.distribution.structure != Distribution::Structure::none; });
 }
 
-double Assignment::std(std::size_t param) const {
-  const auto& list = blocks_[param];
-  if (list.size() == 1) return list[0].distribution.std();
-  double count = 0, sum = 0, squares = 0;
-  for (const Block& b : list) {
+double Assignment::mean(std::size_t param) const {
+  double count = 0, sum = 0;
+  for (const Block& b : blocks_[param]) {
     const double n = static_cast<double>(b.rows * b.cols);
     count += n;
     sum += n * b.distribution.mean;
+  }
+  return sum / count;
+}
+
+double Assignment::std(std::size_t param) const {
+  const auto& list = blocks_[param];
+  if (list.size() == 1) return list[0].distribution.std();
+  double count = 0, squares = 0;
+  for (const Block& b : list) {
+    const double n = static_cast<double>(b.rows * b.cols);
+    count += n;
     squares += n * b.distribution.second_moment();
   }
-  return std::sqrt(squares / count - sum / count * (sum / count));
+  return std::sqrt(squares / count - mean(param) * mean(param));
 }
 
 }  // namespace stepzero

@@ -34,7 +34,7 @@ Expected<const Scheme*> find_scheme(std::string_view name);
 
 // Applies the scheme's changes, lists them in a.changes, and resolves the description again. A scheme that learns needs
 // the profiler (walks/profile.hpp).
-using Profiler = Profile (*)(const Architecture& a, const Scheme& scheme);
+using Profiler = Expected<Profile> (*)(const Architecture& a, const Scheme& scheme);
 Expected<void> adapt(Architecture& a, const Scheme& scheme, Profiler profiler = nullptr);
 
 // What a scheme says of every tensor of a graph.
@@ -60,6 +60,7 @@ class Assignment {
   [[nodiscard]] const Distribution& of(const ParamUse& use) const;
   // Over all the entries of a tensor.
   [[nodiscard]] double std(std::size_t param) const;
+  [[nodiscard]] double mean(std::size_t param) const;
   // Whether its numbers depend on each other.
   [[nodiscard]] bool structured(std::size_t param) const;
   // The row of padding where the scheme leaves it zero; -1: none.

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "stepzero/core/running.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/io/half.hpp"
 #include "stepzero/walks/draw.hpp"
@@ -20,17 +21,7 @@ using Read = std::function<Expected<void>(std::uint64_t first, std::span<float> 
 
 constexpr std::uint64_t kPiece = 1 << 16;
 
-// Mean and variance of a stream of numbers, Welford's way.
-struct Running {
-  double count = 0, mean = 0, squares = 0;
-
-  void add(double x) {
-    const double delta = x - mean;
-    mean += delta / ++count;
-    squares += delta * (x - mean);
-  }
-  [[nodiscard]] double std() const { return count > 1 ? std::sqrt(squares / count) : 0; }
-};
+double deviation(const Running& r) { return r.count > 1 ? std::sqrt(r.deviations / r.count) : 0; }
 
 // A float as the type would hold it.
 float rounded(float x, DType dtype) {
@@ -70,8 +61,8 @@ Expected<void> compare_numbers(const Pair& pair, TensorDifference& d) {
       d.largest = std::max(d.largest, std::abs(static_cast<double>(a) - b));
     }
   }
-  d.left = {x.mean, x.std()};
-  d.right = pair.right_law.value_or(SideStats{y.mean, y.std()});
+  d.left = {x.mean, deviation(x)};
+  d.right = pair.right_law.value_or(SideStats{y.mean, deviation(y)});
   const double n = static_cast<double>(d.elements);
   const double two = pair.right_law ? 1 : 2;  // sides that are samples
   const double spread = std::max(d.left.std, d.right.std);
@@ -94,17 +85,6 @@ TensorDifference one_sided(const std::string& name, const TensorInfo& tensor, bo
   (left ? d.left_shape : d.right_shape) = tensor.shape;
   (left ? d.left_dtype : d.right_dtype) = dtype_name(tensor.dtype);
   return d;
-}
-
-// Mean and std over all the entries that the scheme would draw.
-SideStats law_of(const Drawn& drawn, std::size_t param) {
-  double count = 0, sum = 0;
-  for (const Assignment::Block& b : drawn.assignment.blocks(param)) {
-    const double n = static_cast<double>(b.rows * b.cols);
-    count += n;
-    sum += n * b.distribution.mean;
-  }
-  return {sum / count, drawn.assignment.std(param)};
 }
 
 TensorDifference both_sides(const std::string& name, const TensorInfo& left, std::vector<std::uint64_t> right_shape,
@@ -170,7 +150,7 @@ Expected<std::vector<TensorDifference>> difference(const CheckpointFiles& left, 
           draw_elements(right.graph, right.assignment, param, right.seed, first, out);
         return {};
       };
-      const Pair pair{reader(left, place->second), draw, a.dtype, DType::F32, law_of(right, i)};
+      const Pair pair{reader(left, place->second), draw, a.dtype, DType::F32, SideStats{right.assignment.mean(i), right.assignment.std(i)}};
       if (auto done = compare_numbers(pair, d); !done) return std::unexpected(done.error());
     }
     list.push_back(std::move(d));

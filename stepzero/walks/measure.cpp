@@ -105,10 +105,7 @@ void Ensemble::add(const Signal& signal) {
     if (running_.size() <= i) running_.emplace_back();
     Running& r = running_[i++];
     if (!value.measured) return;
-    const double x = average == Average::mean ? *value.measured : *value.measured * *value.measured;
-    const double delta = x - r.mean;
-    r.mean += delta / count_;
-    r.m2 += delta * (x - r.mean);
+    r.add(average == Average::mean ? *value.measured : *value.measured * *value.measured);
   });
 }
 
@@ -119,11 +116,10 @@ Signal Ensemble::result() const {
   for_each_value(signal, [&](Value& value, Average average, const auto&, const char*) {
     const Running& r = running_[i++];
     if (!value.measured) return;
-    const double error = std::sqrt(r.m2 / std::max(1, count_ - 1) / count_);
     const double root = std::sqrt(r.mean);
     value.measured = average == Average::mean ? r.mean : root;
     // d sqrt(m) = dm / (2 sqrt(m))
-    if (count_ > 1) value.standard_error = average == Average::mean ? error : (root > 0 ? error / (2 * root) : 0);
+    if (count_ > 1) value.standard_error = average == Average::mean ? r.error() : (root > 0 ? r.error() / (2 * root) : 0);
   });
   return signal;
 }

@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 
+#include "stepzero/core/running.hpp"
 #include "stepzero/report/signal.hpp"
 #include "stepzero/walks/weights.hpp"
 
@@ -24,10 +25,6 @@ class Ensemble {
   [[nodiscard]] int count() const { return count_; }
 
  private:
-  struct Running {
-    double mean = 0;
-    double m2 = 0;
-  };
   Signal first_;
   std::vector<Running> running_;
   int count_ = 0;

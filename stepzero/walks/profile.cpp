@@ -11,12 +11,14 @@
 
 namespace stepzero {
 
-Profile profile(const Architecture& a, const Scheme& scheme) {
+Expected<Profile> profile(const Architecture& a, const Scheme& scheme) {
+  const auto graph = build_running_graph(a);
+  if (!graph) return std::unexpected(graph.error());
   constexpr Index tokens = 128;
   const auto batch =
       make_batch({.source = "zipf", .length = std::min(tokens, a.positions), .sequences = 1, .vocab = a.vocab, .positions = a.positions});
   STEPZERO_CHECK(batch.has_value());
-  const Signal signal = predict(build_graph(a), a, *batch, scheme);
+  const Signal signal = predict(*graph, a, *batch, scheme);
   std::map<std::string, const NodeSignal*> nodes;
   for (const NodeSignal& n : signal.nodes) nodes[n.name] = &n;
   Profile profile;

@@ -4,6 +4,6 @@
 
 namespace stepzero {
 
-Profile profile(const Architecture& a, const Scheme& scheme);
+Expected<Profile> profile(const Architecture& a, const Scheme& scheme);
 
 }  // namespace stepzero

@@ -10,8 +10,6 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -28,15 +26,14 @@
 #include "stepzero/models/model.hpp"
 #include "stepzero/ops/all.hpp"
 #include "stepzero/walks/measure.hpp"
-#include "tests/hostile/scratch.hpp"
-
-extern char** environ;
+#include "tests/hostile/program.hpp"
 
 namespace stepzero {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using testing::Program;
 using testing::Scratch;
 using Args = std::vector<std::string>;
 using Clock = std::chrono::steady_clock;
@@ -45,51 +42,6 @@ struct Result {
   int code = -1;    // exit code, or 1000 + signal, or -1 when it had to be ended
   std::string out;  // stdout
   std::string err;  // stderr
-};
-
-// A started program; ends with the object.
-class Child {
- public:
-  Child(const Args& args, const std::string& out, const std::string& err, int stdout_fd = -1) {
-    std::vector<char*> argv = {const_cast<char*>(STEPZERO_PROGRAM)};
-    for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
-    argv.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    if (stdout_fd >= 0)
-      posix_spawn_file_actions_adddup2(&actions, stdout_fd, 1);
-    else
-      posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (posix_spawn(&pid_, STEPZERO_PROGRAM, &actions, nullptr, argv.data(), environ) != 0) pid_ = -1;
-    posix_spawn_file_actions_destroy(&actions);
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  ~Child() {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-  }
-
-  [[nodiscard]] pid_t pid() const { return pid_; }
-
-  int wait(double seconds) {
-    const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-    while (pid_ > 0 && Clock::now() < end) {
-      int status = 0;
-      if (::waitpid(pid_, &status, WNOHANG) == pid_) {
-        pid_ = -1;
-        return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-    return -1;
-  }
-
- private:
-  pid_t pid_ = -1;
 };
 
 const Args kTiny = {"--set", "layers=2", "--set", "width=32", "--set", "heads=4", "--set", "vocab=97", "--set", "positions=16"};
@@ -115,10 +67,10 @@ class Cli : public ::testing::Test {
  protected:
   Result run(const Args& args, const std::string& out = {}) {
     Result r;
-    Child child(args, out.empty() ? scratch_.path("out") : out, scratch_.path("err"));
-    r.code = child.wait(30);
-    r.out = out.empty() ? scratch_.get("out") : "";
-    r.err = scratch_.get("err");
+    Program program(args, scratch_, {out});
+    r.code = program.wait(30);
+    r.out = out.empty() ? program.out() : "";
+    r.err = program.err();
     return r;
   }
 
@@ -311,12 +263,21 @@ TEST_F(Cli, a_config_file_or_its_directory_is_a_model) {
 // Many layers of nothing: few parameters, and yet a graph that no machine holds. Said before it is built.
 TEST_F(Cli, a_billion_tiny_layers_are_refused_at_once) {
   const auto start = Clock::now();
-  Child child(
+  Program program(
       {"measure", config(R"({"model_type": "gpt2", "n_embd": 1, "n_head": 1, "n_layer": 1000000000, "vocab_size": 9, "n_positions": 8})")},
-      scratch_.path("out"), scratch_.path("err"));
-  EXPECT_EQ(child.wait(2), 2) << "still building after 2 s";
-  EXPECT_THAT(scratch_.get("err"), HasSubstr("layer"));
+      scratch_);
+  EXPECT_EQ(program.wait(2), 2) << "still building after 2 s";
+  EXPECT_THAT(program.err(), HasSubstr("layer"));
   EXPECT_LE(std::chrono::duration<double>(Clock::now() - start).count(), 2.5);
+}
+
+// A scheme that asks theory what the model does needs a model that theory can walk.
+TEST_F(Cli, schemes_that_learn_need_a_forward_pass) {
+  for (const char* verb : {"predict", "measure"}) {
+    expect_refused({verb, "mixtral-8x7b", "--scheme", "admin"}, {"admin", "forward pass", "mixtral"});
+  }
+  expect_refused({"schemes", "deepscalelm", "t5-small"}, {"forward pass", "t5"});
+  expect_refused({"init", "mixtral-8x7b", "--scheme", "admin", "-o", scratch_.path("x.safetensors")}, {"forward pass"});
 }
 
 // ---- weights
@@ -451,10 +412,10 @@ TEST_F(Cli, a_closed_pipe_is_an_error) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   ::close(ends[0]);
-  Child child(tiny(), "", scratch_.path("err"), ends[1]);
+  Program program(tiny(), scratch_, {"", ends[1]});
   ::close(ends[1]);
-  EXPECT_EQ(child.wait(30), 2) << "1013 is SIGPIPE";
-  EXPECT_THAT(scratch_.get("err"), HasSubstr("could not write"));
+  EXPECT_EQ(program.wait(30), 2) << "1013 is SIGPIPE";
+  EXPECT_THAT(program.err(), HasSubstr("could not write"));
 }
 
 // The numbers on stdout are the numbers of the library, to the last bit.
@@ -605,13 +566,13 @@ bool catches(pid_t pid, int signal) {
 }
 
 TEST_F(Cli, interrupted_means_130_at_once) {
-  Child child(tiny({"--seeds", "1000000"}), scratch_.path("out"), scratch_.path("err"));
+  Program program(tiny({"--seeds", "1000000"}), scratch_);
   const auto deadline = Clock::now() + std::chrono::seconds(10);
-  while (!catches(child.pid(), SIGINT) && Clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  while (!catches(program.pid(), SIGINT) && Clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   std::this_thread::sleep_for(std::chrono::milliseconds(100));  // well into the pass
-  ASSERT_EQ(::kill(child.pid(), SIGINT), 0);
-  EXPECT_EQ(child.wait(2), 130);
-  EXPECT_EQ(scratch_.get("out"), "");
+  program.signal(SIGINT);
+  EXPECT_EQ(program.wait(2), 130);
+  EXPECT_EQ(program.out(), "");
 }
 
 }  // namespace

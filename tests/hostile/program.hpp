@@ -17,17 +17,27 @@ extern char** environ;
 
 namespace stepzero::testing {
 
+// Where stdout goes: to a file that out() reads, or to the path or descriptor given.
+struct Output {
+  std::string path = {};
+  int descriptor = -1;
+};
+
 // Ends with the object.
 class Program {
  public:
-  Program(const std::vector<std::string>& args, const Scratch& scratch) : scratch_(scratch) {
+  Program(const std::vector<std::string>& args, const Scratch& scratch, const Output& output = {}) : scratch_(scratch) {
     std::vector<char*> argv = {const_cast<char*>(STEPZERO_PROGRAM)};
     for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
     argv.push_back(nullptr);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, 1, scratch.path(".out").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    const std::string path = output.path.empty() ? scratch.path(".out") : output.path;
+    if (output.descriptor >= 0)
+      posix_spawn_file_actions_adddup2(&actions, output.descriptor, 1);
+    else
+      posix_spawn_file_actions_addopen(&actions, 1, path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     posix_spawn_file_actions_addopen(&actions, 2, scratch.path(".err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     if (posix_spawn(&pid_, STEPZERO_PROGRAM, &actions, nullptr, argv.data(), environ) != 0) pid_ = -1;
     posix_spawn_file_actions_destroy(&actions);
@@ -41,6 +51,7 @@ class Program {
     }
   }
 
+  [[nodiscard]] pid_t pid() const { return pid_; }
   void signal(int number) const { ::kill(pid_, number); }
 
   // Its exit code, 1000 + signal, or -1 when it took longer.

@@ -29,7 +29,7 @@ struct Model {
 };
 
 // A profile with simple numbers: variances 1, 2, 3, ... and attention that leaves a quarter.
-inline Profile simple_profile(const Architecture& a, const Scheme&) {
+inline Expected<Profile> simple_profile(const Architecture& a, const Scheme&) {
   Profile p;
   for (Index i = 0; i < 2 * a.layers; ++i) p.branch_variances.push_back(static_cast<double>(i + 1));
   p.mixing.assign(static_cast<std::size_t>(a.layers), 0.25);
