@@ -3,7 +3,8 @@
 // (vector_math.cpp), because a template compiled for AVX-512 must be *written* inside the AVX-512 region.
 //
 // Each Phi gives value(x) = f(x) and slope(x) = f'(x). At a kink the slope is that of the left side, as in PyTorch.
-// Needs for X: arithmetic, X(double), exp, tanh, normal_cdf, positive_part(x) = max(x, 0), step(x) = [x > 0].
+// Needs for X: arithmetic, X(double), exp, tanh, normal_cdf, positive_part(x) = max(x, 0), step(x) = [x > 0],
+// at_most(x, c) = min(x, c).
 
 struct Identity {
   static constexpr const char* name = "identity";
@@ -21,6 +22,20 @@ struct ReluSquared {
   static constexpr const char* name = "relu2";
   template <class X> static X value(X x) { return positive_part(x) * positive_part(x); }
   template <class X> static X slope(X x) { return X(2.0) * positive_part(x); }
+};
+
+struct Relu6 {
+  static constexpr const char* name = "relu6";
+  static constexpr double top = 6;
+  template <class X> static X value(X x) { return at_most(positive_part(x), top); }
+  template <class X> static X slope(X x) { return step(x) * step(X(top) - x); }
+};
+
+struct LeakyRelu {
+  static constexpr const char* name = "leaky_relu";
+  static constexpr double leak = 0.01;
+  template <class X> static X value(X x) { return positive_part(x) - X(leak) * positive_part(-x); }
+  template <class X> static X slope(X x) { return X(leak) + X(1 - leak) * step(x); }
 };
 
 struct Sigmoid {
@@ -76,5 +91,52 @@ struct GeluTanh {
   template <class X> static X slope(X x) {
     const X u2 = X(a) * x * (X(1.0) + X(c) * x * x);
     return Sigmoid::value(u2) + x * Sigmoid::slope(u2) * X(a) * (X(1.0) + X(3 * c) * x * x);
+  }
+};
+
+// gelu, never above 10: the clip of quantised models
+struct Gelu10 {
+  static constexpr const char* name = "gelu_10";
+  static constexpr double top = 10;
+  template <class X> static X value(X x) { return at_most(GeluErf::value(x), top); }
+  template <class X> static X slope(X x) { return step(X(top) - GeluErf::value(x)) * GeluErf::slope(x); }
+};
+
+// x tanh(ln(1 + exp(x))) = x n/d, with w = exp(-|x|): n = 1 + 2w, d = n + 2w^2 for x > 0; n = w (w + 2), d = n + 2 else
+struct Mish {
+  static constexpr const char* name = "mish";
+  template <class X> static X value(X x) {
+    const auto [n, gap] = parts(x);
+    return x * (n / (n + gap));
+  }
+  template <class X> static X slope(X x) {
+    const auto [n, gap] = parts(x);
+    const X d = n + gap;
+    const X square = gap * (n + d) / (d * d);  // 1 - tanh^2 without cancelling
+    return n / d + x * square * Sigmoid::value(x);
+  }
+
+ private:
+  template <class X> struct Parts {
+    X n, gap;
+  };
+  template <class X> static Parts<X> parts(X x) {
+    const X right = step(x);
+    const X left = X(1.0) - right;
+    const X w = exp(-(positive_part(x) + positive_part(-x)));
+    return {right * (X(1.0) + X(2.0) * w) + left * (w * (w + X(2.0))), X(2.0) * (right * w * w + left)};
+  }
+};
+
+// P(mu + sigma Z <= x): the attention function of MEGA, standing in for a squared ReLU
+struct Laplace {
+  static constexpr const char* name = "laplace";
+  static constexpr double mu = 0.707107;
+  static constexpr double sigma = 0.282095;
+  template <class X> static X value(X x) { return normal_cdf((x - X(mu)) * X(1 / sigma)); }
+  template <class X> static X slope(X x) {
+    constexpr double one_over_sqrt_2pi = 0.3989422804014327;
+    const X z = (x - X(mu)) * X(1 / sigma);
+    return X(one_over_sqrt_2pi / sigma) * exp(X(-0.5) * z * z);
   }
 };

@@ -34,6 +34,10 @@ HWY_INLINE V safe_exp(V x) {
 }
 HWY_INLINE Pack exp(Pack x) { return safe_exp(x.v); }
 HWY_INLINE Pack positive_part(Pack x) { return hn::IfThenElse(hn::Le(x.v, hn::Zero(D())), hn::Zero(D()), x.v); }
+HWY_INLINE Pack at_most(Pack x, double c) {
+  const V top = hn::Set(D(), static_cast<float>(c));
+  return hn::IfThenElse(hn::Ge(x.v, top), top, x.v);
+}
 HWY_INLINE Pack step(Pack x) { return hn::IfThenElseZero(hn::Gt(x.v, hn::Zero(D())), hn::Set(D(), 1.0F)); }
 
 template <size_t N>

@@ -53,7 +53,8 @@ float max_row(const float* x, Index n);
   void apply_row<Phi>(const float* x, float* y, Index n); \
   template <>                                             \
   void apply_slope_row<Phi>(const float* x, const float* dy, float* dx, Index n, bool add);
-#define STEPZERO_SIMD_PHIS(X) X(Sigmoid) X(Tanh) X(Silu) X(QuickGelu) X(GeluErf) X(GeluTanh) X(Relu) X(ReluSquared)
+#define STEPZERO_SIMD_PHIS(X) \
+  X(Sigmoid) X(Tanh) X(Silu) X(QuickGelu) X(GeluErf) X(GeluTanh) X(Gelu10) X(Mish) X(Laplace) X(Relu) X(ReluSquared) X(Relu6) X(LeakyRelu)
 STEPZERO_SIMD_PHIS(STEPZERO_PHI)
 #undef STEPZERO_PHI
 

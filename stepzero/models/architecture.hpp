@@ -16,7 +16,22 @@ enum class NormPlacement : std::uint8_t { pre, post, sandwich, branch };
 enum class PositionKind : std::uint8_t { learned, sinusoidal, none };
 enum class QkNorm : std::uint8_t { none, head, each_head, all };  // one gain for all heads, one for each; all heads as one vector
 enum class RopeScaling : std::uint8_t { none, linear, dynamic, yarn, longrope, llama3 };
-enum class Activation : std::uint8_t { identity, relu, relu2, sigmoid, tanh, silu, quick_gelu, gelu, gelu_tanh };
+enum class Activation : std::uint8_t {
+  identity,
+  relu,
+  relu2,
+  relu6,
+  leaky_relu,
+  sigmoid,
+  tanh,
+  silu,
+  quick_gelu,
+  gelu,
+  gelu_tanh,
+  gelu_10,
+  mish,
+  laplace
+};
 
 enum class BranchGain : std::uint8_t { none, scalar, channel };
 

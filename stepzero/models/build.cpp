@@ -1,43 +1,18 @@
 #include "stepzero/models/build.hpp"
 
-#include <bit>
 #include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "stepzero/core/text.hpp"
+#include "stepzero/models/elementwise.hpp"
 #include "stepzero/models/family.hpp"
 #include "stepzero/models/rope.hpp"
 
 namespace stepzero {
 
 namespace {
-
-template <class... Phi>
-AnyOp elementwise(Activation f, Index width, const std::variant<Phi...>*) {
-  AnyOp op;
-  const auto try_one = [&]<class E>(const E*) {
-    if constexpr (requires { typename E::phi; }) {
-      if (to_string(f) == E::kind) op = E{.width = width};
-    }
-  };
-  (try_one(static_cast<const Phi*>(nullptr)), ...);
-  return op;
-}
-
-// Press et al. 2021: powers of 2^(-8/n) for n = 2^k heads, and every second of the next series for the heads beyond.
-std::vector<double> alibi_slopes(const Architecture& a) {
-  std::vector<double> slopes;
-  if (a.alibi == 0) return slopes;
-  const auto power = static_cast<Index>(std::bit_floor(static_cast<std::uint64_t>(a.heads)));
-  for (Index h = 0; h < a.heads; ++h) {
-    const double n = static_cast<double>(h < power ? power : 2 * power);
-    const double k = static_cast<double>(h < power ? h + 1 : 2 * (h - power) + 1);
-    slopes.push_back(a.alibi * std::exp2(-8 * k / n));
-  }
-  return slopes;
-}
 
 class Builder {
  public:
@@ -301,9 +276,7 @@ class Builder {
     const auto into = [&](const char* node, std::string_view stem, Role role) {
       return linear(at + node, block_name(stem, l), x, a_.width, a_.ffn, a_.mlp_bias, role, l);
     };
-    const auto activate = [&](int u) {
-      return graph_.add_node(at + "act", elementwise(a_.activation, a_.ffn, static_cast<const AnyOp*>(nullptr)), {u});
-    };
+    const auto activate = [&](int u) { return graph_.add_node(at + "act", elementwise(a_.activation, a_.ffn), {u}); };
     int h = 0;
     if (a_.gated && names_.fused_gate) {
       const auto [gate, up] = gate_and_up(at, x, l);
@@ -387,8 +360,7 @@ class Builder {
     const Index width = a_.embedding_width;
     if (a_.head_transform) {
       x = projection("head.dense", names_.head_dense, x, a_.width, a_.width, true);
-      x = graph_.add_node("head.act",
-                          elementwise(a_.head_gelu ? Activation::gelu : a_.activation, a_.width, static_cast<const AnyOp*>(nullptr)), {x});
+      x = graph_.add_node("head.act", elementwise(a_.head_gelu ? Activation::gelu : a_.activation, a_.width), {x});
       x = norm("head.norm", std::string(names_.head_norm), x, -1);
     }
     if (width != a_.width) x = projection("head.out", names_.project_out, x, a_.width, width);

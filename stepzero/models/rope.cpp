@@ -1,6 +1,7 @@
 #include "stepzero/models/rope.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numbers>
 
@@ -170,6 +171,19 @@ void import_rope(ConfigReader& c, Architecture& a, const RopeDefaults& defaults)
   a.rope_theta = s.theta;
   a.rotary_fraction = s.fraction;
   if (!defaults.partial && s.fraction != 1) c.complain("partial_rotary_factor", "this family turns whole heads");
+}
+
+// Press et al. 2021: powers of 2^(-8/n) for n = 2^k heads, and every second of the next series for the heads beyond.
+std::vector<double> alibi_slopes(const Architecture& a) {
+  std::vector<double> slopes;
+  if (a.alibi == 0) return slopes;
+  const auto power = static_cast<Index>(std::bit_floor(static_cast<std::uint64_t>(a.heads)));
+  for (Index h = 0; h < a.heads; ++h) {
+    const double n = static_cast<double>(h < power ? power : 2 * power);
+    const double k = static_cast<double>(h < power ? h + 1 : 2 * (h - power) + 1);
+    slopes.push_back(a.alibi * std::exp2(-8 * k / n));
+  }
+  return slopes;
 }
 
 }  // namespace stepzero

@@ -29,4 +29,7 @@ void import_rope(ConfigReader& c, Architecture& a, const RopeDefaults& defaults 
 // Long sequences have frequencies of their own under longrope.
 inline void choose_rope(Architecture& a, Index length) { a.rope_beyond = length > a.rope_original_positions; }
 
+// The slope of each head's linear bias (ALiBi), empty without one.
+std::vector<double> alibi_slopes(const Architecture& a);
+
 }  // namespace stepzero

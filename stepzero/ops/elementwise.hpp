@@ -48,17 +48,26 @@ struct Elementwise {
       return push_closed(p, f, relu_kernel, relu_mean);  // (3)
     else if constexpr (std::is_same_v<Phi, ReluSquared>)
       return push_closed(p, f, relu_squared_kernel, relu_squared_mean);
+    else if constexpr (std::is_same_v<Phi, LeakyRelu>)
+      return push_closed(p, f, leaky_relu_kernel, leaky_relu_mean);
+    else if constexpr (std::is_same_v<Phi, Relu6>)
+      return push_near(p, f, [](double x) { return Relu::value(x); }, relu_kernel);
     else
       return push_function(p, f);
   }
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
+    const auto slope = [](double x) { return Phi::slope(x); };
     if constexpr (std::is_same_v<Phi, Relu>)
       return pull_closed(p, step_kernel);  // (4)
     else if constexpr (std::is_same_v<Phi, ReluSquared>)
       return pull_closed(p, [](double a, double b, double c) { return 4 * relu_kernel(a, b, c); });
+    else if constexpr (std::is_same_v<Phi, LeakyRelu>)
+      return pull_closed(p, leaky_step_kernel);
+    else if constexpr (std::is_same_v<Phi, Relu6>)
+      return pull_near(p, slope, [](double x) { return Relu::slope(x); }, step_kernel);
     else
-      return pull_function(p, [](double x) { return Phi::slope(x); });
+      return pull_function(p, slope);
   }
 };
 static_assert(Op<Elementwise<GeluTanh>>);

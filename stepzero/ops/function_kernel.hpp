@@ -11,6 +11,7 @@
 #include <numbers>
 
 #include "stepzero/core/gauss.hpp"
+#include "stepzero/kernels/phi.hpp"
 #include "stepzero/ops/op.hpp"
 
 namespace stepzero {
@@ -167,8 +168,18 @@ inline double relu_squared_kernel(double a, double b, double c) {
   const double cos = std::cos(theta);
   return a * b * (3 * std::sin(theta) * cos + (std::numbers::pi - theta) * (1 + 2 * cos * cos)) / (2 * std::numbers::pi);
 }
+// x+ - 0.01 (-x)+ = 0.01 x + 0.99 x+, and E u v+ = c/2
+inline double leaky_relu_kernel(double a, double b, double c) {
+  constexpr double l = LeakyRelu::leak;
+  return l * c + (1 - l) * (1 - l) * relu_kernel(a, b, c);
+}
+inline double leaky_step_kernel(double a, double b, double c) {
+  constexpr double l = LeakyRelu::leak;
+  return l + (1 - l) * (1 - l) * step_kernel(a, b, c);
+}
 inline double relu_mean(double variance) { return std::sqrt(variance / (2 * std::numbers::pi)); }
 inline double relu_squared_mean(double variance) { return variance / 2; }
+inline double leaky_relu_mean(double variance) { return (1 - LeakyRelu::leak) * relu_mean(variance); }
 
 template <class F>
 Moment push_closed(const PushDoor& p, const F& f, double (*kernel)(double, double, double), double (*mean)(double)) {
@@ -185,6 +196,26 @@ Moment push_closed(const PushDoor& p, const F& f, double (*kernel)(double, doubl
 inline Pulled pull_closed(const PullDoor& p, double (*slope)(double, double, double)) {
   const Kernel& K = p.x[0]->K;
   return {{{Kernel::from(K.tokens(), [&](Index t, Index s) { return p.dy.G(t, s) * slope(K(t, t), K(s, s), K(t, s)); })}}, {}};
+}
+
+// For f near a function g of closed form, which has the same kink: the closed form, and the difference by the cut sums.
+template <class F, class G>
+Moment push_near(const PushDoor& p, const F& f, const G& g, double (*closed)(double, double, double)) {
+  Moment y = push_function(p, f);
+  const Kernel& K = p.x[0]->K;
+  const Kernel R = function_kernel(K, hermite_table(K, g));
+  y.K = Kernel::from(K.tokens(), [&](Index t, Index s) { return y.K(t, s) + closed(K(t, t), K(s, s), K(t, s)) - R(t, s); });
+  return y;
+}
+
+template <class F, class G>
+Pulled pull_near(const PullDoor& p, const F& slope, const G& g, double (*closed)(double, double, double)) {
+  const Kernel& K = p.x[0]->K;
+  const Kernel E = function_kernel(K, hermite_table(K, slope));
+  const Kernel R = function_kernel(K, hermite_table(K, g));
+  return {{{Kernel::from(K.tokens(),
+                         [&](Index t, Index s) { return p.dy.G(t, s) * (E(t, s) + closed(K(t, t), K(s, s), K(t, s)) - R(t, s)); })}},
+          {}};
 }
 
 }  // namespace stepzero

@@ -87,19 +87,24 @@ std::string row(const std::string& what, const std::string& target, const Worst&
 // the floor. Two places are excused:
 // * sigmoids stop at exp(88), so far below zero they end at 6e-39 instead of falling further; nothing in float sees it.
 // * gelu's normal tail is a fit whose relative accuracy fades below z = -3. 1 + erf(z) cancels to rounding there in the
-//   plain float formula (which is what PyTorch computes), so below x = -4 the scale is |x|, and for the slope 1.
+//   plain float formula (which is what PyTorch computes), so below x = -4 the scale is |x|, and for the slope 1;
+//   for laplace, which is the tail itself, it is 1 below z = -4. Its shift x - mu rounds like mu near x = 0.
+template <class Phi>
+constexpr bool is_gelu = std::is_same_v<Phi, GeluErf> || std::is_same_v<Phi, Gelu10>;
 template <class Phi>
 double value_scale(double x, double f, double slope) {
-  if (std::is_same_v<Phi, GeluErf> && x < -4) return std::abs(x);
+  if (is_gelu<Phi> && x < -4) return std::abs(x);
+  if (std::is_same_v<Phi, Laplace> && x < Laplace::mu - 4 * Laplace::sigma) return 1;
   const bool plain = std::is_same_v<Phi, Sigmoid> || std::is_same_v<Phi, Tanh> || std::is_same_v<Phi, Silu>;
   const double tail = x < -10 ? 1e-30 * std::abs(x) : 0;
-  return std::max({std::abs(f) + (plain ? 0 : std::abs(x * slope)), static_cast<double>(FLT_MIN), tail});
+  const double size = std::abs(x) + (std::is_same_v<Phi, Laplace> ? Laplace::mu : 0);
+  return std::max({std::abs(f) + (plain ? 0 : size * std::abs(slope)), static_cast<double>(FLT_MIN), tail});
 }
 
 // The same for f', with f'' from dual numbers; where those overflow (|x| beyond 700) f'' is 0 for all of these.
 template <class Phi>
 double slope_scale(double x, double slope) {
-  if (std::is_same_v<Phi, GeluErf> && x < -4) return 1;
+  if (is_gelu<Phi> && x < -4) return 1;
   const double curvature = Phi::slope(Dual(x, 1)).slope;
   const double moved = std::isfinite(curvature) ? std::abs(x * curvature) : 0;
   const double tail = std::abs(x) > 10 ? 1e-30 * std::pow(x, 4) : 0;
@@ -116,12 +121,17 @@ struct Bound;  // in eps: value, slope; beside them the worst that was found on 
 STEPZERO_BOUND(Identity, 0, 0)
 STEPZERO_BOUND(Relu, 0, 0)
 STEPZERO_BOUND(ReluSquared, 0.51, 0.51)  // 0.38, 0.44
-STEPZERO_BOUND(Sigmoid, 1.5, 2.5)        // 0.96, 1.66
-STEPZERO_BOUND(Tanh, 2, 2.5)             // 1.24, 1.68
-STEPZERO_BOUND(Silu, 2, 3.5)             // 1.28, 2.22
-STEPZERO_BOUND(QuickGelu, 2.5, 3.5)      // 1.45, 2.21
-STEPZERO_BOUND(GeluErf, 4, 6.5)          // 2.70, 4.60
-STEPZERO_BOUND(GeluTanh, 3.5, 5.5)       // 2.29, 3.94
+STEPZERO_BOUND(Relu6, 0, 0)
+STEPZERO_BOUND(LeakyRelu, 0.51, 0.51)    // 0.38, 0.50
+STEPZERO_BOUND(Sigmoid, 1.5, 2.5)    // 0.96, 1.66
+STEPZERO_BOUND(Tanh, 2, 2.5)         // 1.24, 1.68
+STEPZERO_BOUND(Silu, 2, 3.5)         // 1.28, 2.22
+STEPZERO_BOUND(QuickGelu, 2.5, 3.5)  // 1.45, 2.21
+STEPZERO_BOUND(GeluErf, 4, 6.5)      // 2.70, 4.60
+STEPZERO_BOUND(GeluTanh, 3.5, 5.5)   // 2.29, 3.94
+STEPZERO_BOUND(Gelu10, 4, 6.5)           // 2.69, 4.60
+STEPZERO_BOUND(Mish, 2, 4.5)             // 1.41, 3.00
+STEPZERO_BOUND(Laplace, 3.5, 8)          // 2.15, 5.55
 #undef STEPZERO_BOUND
 
 template <class Phi>

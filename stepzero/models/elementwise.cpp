@@ -1,0 +1,23 @@
+#include "stepzero/models/elementwise.hpp"
+
+namespace stepzero {
+
+namespace {
+
+template <class... Ops>
+AnyOp find(Activation f, Index width, const std::variant<Ops...>*) {
+  AnyOp op;
+  const auto try_one = [&]<class E>(const E*) {
+    if constexpr (requires { typename E::phi; }) {
+      if (to_string(f) == E::kind) op = E{.width = width};
+    }
+  };
+  (try_one(static_cast<const Ops*>(nullptr)), ...);
+  return op;
+}
+
+}  // namespace
+
+AnyOp elementwise(Activation f, Index width) { return find(f, width, static_cast<const AnyOp*>(nullptr)); }
+
+}  // namespace stepzero
