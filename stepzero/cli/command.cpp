@@ -19,7 +19,7 @@ namespace stepzero::cli {
 int complain(const Error& error) {
   fmt::print(stderr, "stepzero: {}\n", error.message);
   if (!error.hint.empty()) fmt::print(stderr, "  {}\n", error.hint);
-  return Exit::usage;
+  return error.busy ? Exit::busy : Exit::usage;
 }
 
 int print(const std::string& text) {

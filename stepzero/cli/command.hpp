@@ -14,7 +14,7 @@
 
 namespace stepzero::cli {
 
-enum Exit : int { fine = 0, findings = 1, usage = 2, numerical = 3, bug = 70, interrupted = 130 };
+enum Exit : int { fine = 0, findings = 1, usage = 2, numerical = 3, bug = 70, busy = 75, interrupted = 130 };
 
 // A check of --seed: CLI11 takes a number that is too large for the largest.
 std::string check_seed(const std::string& text);

@@ -21,6 +21,7 @@ namespace {
 
 struct InitFlags {
   std::string model;
+  std::string like;
   std::string scheme = "hf";
   std::vector<std::string> set;
   std::uint64_t seed = 0;
@@ -94,6 +95,7 @@ Expected<std::string> config_of(const InitFlags& flags, const Architecture& a, D
   auto config = model_config(flags.model);
   if (!config) return std::unexpected(config.error());
   nlohmann::ordered_json& c = *config;
+  if (!flags.like.empty()) c["model_type"] = a.family;
   c["torch_dtype"] = torch_name(dtype);
   std::vector<std::string> set;
   if (c.contains("stepzero") && c["stepzero"].contains("set")) set = c["stepzero"]["set"].get<std::vector<std::string>>();
@@ -150,7 +152,7 @@ int run(const InitFlags& flags) {
   set_threads(flags.threads);
   const auto scheme = find_scheme(flags.scheme);
   if (!scheme) return complain(scheme.error());
-  const auto a = describe_model(flags.model, flags.set, **scheme);
+  const auto a = describe_model(flags.model, flags.set, **scheme, flags.like);
   if (!a) return complain(a.error());
   auto options = options_of(flags, *a);
   if (!options) return complain(options.error());
@@ -183,6 +185,7 @@ void declare_init(CLI::App& app, int& exit_code) {
   verb->add_option("MODEL", flags->model, "a preset (stepzero models), a Hugging Face config.json, or a directory that holds one")
       ->required();
   verb->add_option("-o,--output", flags->output, "a file *.safetensors, or a directory: config.json, shards and their index")->required();
+  verb->add_option("--like", flags->like, "read the config.json as one of this family, whatever model_type it names");
   verb->add_option("--scheme", flags->scheme, "how weights are drawn (stepzero schemes)")->capture_default_str();
   verb->add_option("--seed", flags->seed, "another seed, other weights")->check(check_seed)->capture_default_str();
   verb->add_option("--dtype", flags->dtype, "f32, bf16, f16; rounded to the nearest, ties to even")

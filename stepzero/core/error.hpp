@@ -10,6 +10,7 @@ namespace stepzero {
 struct Error {
   std::string message;
   std::string hint = {};
+  bool busy = false;  // another process is at it: the same again later may do
 };
 
 template <class T>

@@ -34,7 +34,7 @@ std::unexpected<Error> OutputFile::failed(const char* what, int error) const {
   return fail(fmt::format("{}: cannot {}: {}", show(path_), what, std::generic_category().message(error)), hint);
 }
 
-Expected<OutputFile> OutputFile::create(const std::string& path, std::uint64_t size, bool replace) {
+Expected<OutputFile> OutputFile::create(const std::string& path, std::uint64_t size, bool replace, bool alone) {
   if (path.find('\0') != std::string::npos)
     return fail(fmt::format("{}: a path cannot hold a zero byte", show(path)), "check where the path came from");
   OutputFile file(path, replace);
@@ -49,25 +49,38 @@ Expected<OutputFile> OutputFile::create(const std::string& path, std::uint64_t s
   if (there && !replace) return exists(path);
   if (there && !S_ISREG(status.st_mode))
     return fail(fmt::format("{}: not a regular file, it is not replaced", show(path)), "choose another name");
-  file.remove_stale();
+  if (const std::string writer = file.remove_stale(); alone && !writer.empty()) {
+    return std::unexpected(Error{.message = fmt::format("{}: process {} is writing it", show(path), writer),
+                                 .hint = "wait for it, or write elsewhere",
+                                 .busy = true});
+  }
   if (auto made = file.make_temporary(); !made) return std::unexpected(std::move(made.error()));
   if (there && ::fchmod(file.fd_.get(), status.st_mode & 07777U) != 0) return file.failed("keep the old file's permissions", errno);
   if (auto room = file.reserve(size); !room) return std::unexpected(std::move(room.error()));
   return file;
 }
 
-// A temporary is locked for as long as its writer lives: one that can be locked has lost its writer.
-void OutputFile::remove_stale() const {
+// A temporary is locked for as long as its writer lives: one that can be locked has lost its writer. Returns the number of
+// the process that is writing this file, or nothing.
+std::string OutputFile::remove_stale() const {
   const std::string prefix = fmt::format(".{}.", target_.substr(0, kNameBytes));
   DIR* const list = ::fdopendir(::openat(directory_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (list == nullptr) return;
+  if (list == nullptr) return {};
+  std::string writer;
   while (const dirent* entry = ::readdir(list)) {
     const std::string_view name = entry->d_name;
     if (!name.starts_with(prefix) || !name.ends_with(".tmp")) continue;
     const Descriptor old(::openat(directory_.get(), entry->d_name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    if (old.get() >= 0 && ::flock(old.get(), LOCK_EX | LOCK_NB) == 0) ::unlinkat(directory_.get(), entry->d_name, 0);
+    if (old.get() < 0) continue;
+    if (::flock(old.get(), LOCK_EX | LOCK_NB) == 0) {
+      ::unlinkat(directory_.get(), entry->d_name, 0);
+    } else if (errno == EWOULDBLOCK) {
+      const std::string_view rest = name.substr(prefix.size());
+      writer = rest.substr(0, rest.find('-'));
+    }
   }
   ::closedir(list);
+  return writer;
 }
 
 Expected<void> OutputFile::make_temporary() {

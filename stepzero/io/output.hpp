@@ -1,7 +1,8 @@
 #pragma once
 // A file that appears whole or not at all. Bytes go to a hidden neighbour; commit() makes them safe on disk and then
 // gives them their name in one step. Whatever goes wrong before, the neighbour is removed and the target is untouched;
-// what a killed process left behind is removed by the next one that writes the same file.
+// what a killed process left behind is removed by the next one that writes the same file. While one lives, another that
+// would write the same file is turned away (Error::busy).
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -15,7 +16,8 @@ namespace stepzero {
 class OutputFile {
  public:
   // `size` is reserved on the disk at once, so that a full disk is known now and not after hours.
-  static Expected<OutputFile> create(const std::string& path, std::uint64_t size, bool replace = false);
+  // Several processes that write the same bytes need not be `alone`.
+  static Expected<OutputFile> create(const std::string& path, std::uint64_t size, bool replace = false, bool alone = true);
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&&) noexcept = delete;
   ~OutputFile();
@@ -28,7 +30,7 @@ class OutputFile {
 
  private:
   OutputFile(std::string path, bool replace) : path_(std::move(path)), replace_(replace) {}
-  void remove_stale() const;
+  [[nodiscard]] std::string remove_stale() const;
   Expected<void> make_temporary();
   Expected<void> reserve(std::uint64_t size);
   int rename_to_target();

@@ -62,8 +62,9 @@ Expected<Architecture> import_falcon(const nlohmann::json& config, const std::st
   import_rope(c, a);
   if (c.flag({"alibi"}, false)) {
     a.rotary = 0;
-    // the class divides scores and biases by sqrt(head_dim) alike
-    a.alibi = 1 / std::sqrt(static_cast<double>(a.width) / static_cast<double>(a.heads));
+    // The class divides scores and biases by sqrt(head_dim) alike; where it shows its attention (eager), the bias is added
+    // in the scores and again in the mask.
+    a.alibi = 2 / std::sqrt(static_cast<double>(a.width) / static_cast<double>(a.heads));
   }
   return finish(c, a);
 }

@@ -40,6 +40,7 @@ struct Moment {
   double drift = 0;
   double token_drift = 0;  // the same of a single token, which attention makes larger than that of their mean
   double sampling = 2;
+  double flat = 1;  // the share of a token's square along (1, ..., 1), times the width: 1 for independent channels, 0 once centred
   Index width = 0;  // channels; the walk fills it in
   // what happened to the heads since the projection, for an attention that samples them
   std::optional<Kernel> before_heads;  // kernel before a norm of heads or a rotation
@@ -61,6 +62,8 @@ struct Adjoint {
   std::optional<Kernel> before_rotary = std::nullopt;  // of the same heads before they turned, where an attention knows it exactly
   std::vector<double> radial =
       {};                  // E<d_t, x_t>: what the gradient has along the token itself; empty: 0. Products keep it, norms absorb it
+  double along = 1;        // the share of the gradient's square along its own token, times the width: 1 at random, 0 behind a norm
+  double flat = 1;         // along (1, ..., 1)
   double level = 0;        // variance over draws of ln trace(G). A pull sets what it adds; the walk carries the rest
   double noise = 0;        // like Moment::noise, likewise carried by the walk
   double weight_gain = 1;  // E<K, G> over draws, in units of the product of the means: the weight's gradient feels their covariance

@@ -80,6 +80,7 @@ struct Norm {
     }
     y.noise = x.noise;
     y.sampling = 0;
+    y.flat = centred ? 0 : x.flat;
     if (groups > 1) {
       y.before_heads = x.before_heads.value_or(x.K);
       y.unit_heads = true;
@@ -96,13 +97,14 @@ struct Norm {
     Pulled up;
     const Kernel G = Kernel::from(tokens, [&](Index t, Index s) {
       const double k = centred_entry(x, t, s) * r[t] * r[s];  // c_t c_s rho^2 = k^2
-      const double lost = centred_entry(x, t, t) * r[t] * r[t] + centred_entry(x, s, s) * r[s] * r[s] - k * k + (centred ? 1 : 0);
+      const double own = centred_entry(x, t, t) * r[t] * r[t] + centred_entry(x, s, s) * r[s] * r[s] - k * k;
+      const double lost = p.dy.along * own + (centred ? p.dy.flat : 0);
       // 1/|x| of one draw is larger than 1/|x| of the mean: E (u_t u_s)^(-1/2) for u = |x|^2 / E|x|^2
       const double together = t == s ? x.token_drift : x.drift;
       const double jensen = 1 + (3 * x.token_drift + together) / 4 + x.sampling / d * (3 + k * k) / 4;
       return g * (p.dy.G(t, s) - along(p, t, s)) * r[t] * r[s] * (1 - std::min(lost, d) / d) * jensen;  // (9)
     });
-    up.dx.push_back({.G = G, .level = x.level(), .weight_gain = p.dy.weight_gain});
+    up.dx.push_back({.G = G, .along = 0, .flat = centred ? 0 : p.dy.flat, .level = x.level(), .weight_gain = p.dy.weight_gain});
     double dg = 0;
     for (Index t = 0; t < tokens; ++t) {
       for (Index s = 0; s < tokens; ++s) dg += p.dy.G(t, s) * centred_entry(x, t, s) * r[t] * r[s];  // (10)
@@ -121,7 +123,7 @@ struct Norm {
   // entries of the kernel once the mean over channels is gone
   [[nodiscard]] double centred_entry(const Moment& x, Index t, Index s) const {
     if (!centred) return x.K(t, s);
-    return (x.K(t, s) - x.mean_at(t) * x.mean_at(s)) * (1 - 1 / static_cast<double>(width));  // (7)
+    return (x.K(t, s) - x.mean_at(t) * x.mean_at(s)) * (1 - x.flat / static_cast<double>(width));  // (7)
   }
   // what the gradients' parts along their own tokens add to G: the norm absorbs it
   [[nodiscard]] double along(const PullDoor& p, Index t, Index s) const {

@@ -69,11 +69,19 @@ struct Residual {
     y.drift = share * share * x.drift + (1 - share) * (1 - share) * f.drift;
     y.sampling = share * share * x.sampling + (1 - share) * (1 - share) * f.sampling + 4 * share * (1 - share);
     y.token_drift = share * share * x.token_drift + (1 - share) * (1 - share) * f.token_drift;
+    y.flat = share * x.flat + (1 - share) * f.flat;
     return y;
   }
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
-    return {{{p.dy.G.scaled(skip_scale * skip_scale)}, {p.dy.G.scaled(branch_scale * branch_scale)}}, {}};  // (5)
+    const double a = skip_scale * skip_scale;
+    const double b = branch_scale * branch_scale;
+    // a gradient that is orthogonal to the sum is not so to its parts
+    const double share = a * p.x[0]->K.trace() / std::max(p.y.K.trace(), 1e-300);
+    const double along = p.dy.along;
+    return {{{.G = p.dy.G.scaled(a), .along = share * along + 1 - share, .flat = p.dy.flat},
+             {.G = p.dy.G.scaled(b), .along = (1 - share) * along + share, .flat = p.dy.flat}},
+            {}};  // (5)
   }
 
  private:

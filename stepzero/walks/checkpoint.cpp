@@ -169,7 +169,7 @@ class Maker {
 };
 
 Expected<void> write_text(const std::string& path, const std::string& text) {
-  auto file = OutputFile::create(path, text.size(), true);
+  auto file = OutputFile::create(path, text.size(), true, false);
   if (!file) return std::unexpected(file.error());
   if (auto done = file->write(std::as_bytes(std::span(text))); !done) return done;
   return file->commit();

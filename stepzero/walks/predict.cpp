@@ -219,7 +219,12 @@ class Walk {
     const double a = to.G.trace(), b = d.G.trace();
     const double deviation = a + b > 0 ? (a * std::sqrt(to.level) + b * std::sqrt(d.level)) / (a + b) : 0;
     const double noise = a + b > 0 ? (a * to.noise + b * d.noise) / (a + b) : 0;
-    to = {.G = to.G + d.G, .level = deviation * deviation, .noise = noise};
+    const double mine = a + b > 0 ? a / (a + b) : 1;
+    to = {.G = to.G + d.G,
+          .along = mine * to.along + (1 - mine) * d.along,
+          .flat = mine * to.flat + (1 - mine) * d.flat,
+          .level = deviation * deviation,
+          .noise = noise};
   }
 
   void record(NodeSignal& to, const Adjoint& d, Index channels) const {

@@ -12,6 +12,7 @@
 
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/io/checkpoint_files.hpp"
+#include "stepzero/io/output.hpp"
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/model.hpp"
 #include "stepzero/walks/difference.hpp"
@@ -223,6 +224,20 @@ TEST(Checkpoint, KilledInTheMiddleAndResumed) {
   ASSERT_EQ(again.wait(), 0) << again.err();
   EXPECT_THAT(again.out(), HasSubstr("kept"));
   EXPECT_TRUE(folder(path) == want);  // the same files, the same bytes, and no temporary left behind
+}
+
+TEST(Checkpoint, TwoWritersDoNotMix) {
+  const Scratch scratch;
+  const std::string path = scratch.path("model.safetensors");
+  {
+    const auto writer = OutputFile::create(path, 8);
+    ASSERT_TRUE(writer.has_value());
+    Program second({"init", "gpt2", "--set", "layers=1", "--set", "vocab=97", "-o", path}, scratch);
+    EXPECT_EQ(second.wait(), 75);
+    EXPECT_THAT(second.err(), HasSubstr(fmt::format("process {} is writing it", ::getpid())));
+  }
+  Program third({"init", "gpt2", "--set", "layers=1", "--set", "vocab=97", "-o", path}, scratch);
+  EXPECT_EQ(third.wait(), 0) << third.err();
 }
 
 }  // namespace

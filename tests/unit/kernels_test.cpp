@@ -122,16 +122,16 @@ STEPZERO_BOUND(Identity, 0, 0)
 STEPZERO_BOUND(Relu, 0, 0)
 STEPZERO_BOUND(ReluSquared, 0.51, 0.51)  // 0.38, 0.44
 STEPZERO_BOUND(Relu6, 0, 0)
-STEPZERO_BOUND(LeakyRelu, 0.51, 0.51)    // 0.38, 0.50
-STEPZERO_BOUND(Sigmoid, 1.5, 2.5)    // 0.96, 1.66
-STEPZERO_BOUND(Tanh, 2, 2.5)         // 1.24, 1.68
-STEPZERO_BOUND(Silu, 2, 3.5)         // 1.28, 2.22
-STEPZERO_BOUND(QuickGelu, 2.5, 3.5)  // 1.45, 2.21
-STEPZERO_BOUND(GeluErf, 4, 6.5)      // 2.70, 4.60
-STEPZERO_BOUND(GeluTanh, 3.5, 5.5)   // 2.29, 3.94
-STEPZERO_BOUND(Gelu10, 4, 6.5)           // 2.69, 4.60
-STEPZERO_BOUND(Mish, 2, 4.5)             // 1.41, 3.00
-STEPZERO_BOUND(Laplace, 3.5, 8)          // 2.15, 5.55
+STEPZERO_BOUND(LeakyRelu, 0.51, 0.51)  // 0.38, 0.50
+STEPZERO_BOUND(Sigmoid, 1.5, 2.5)      // 0.96, 1.66
+STEPZERO_BOUND(Tanh, 2, 2.5)           // 1.24, 1.68
+STEPZERO_BOUND(Silu, 2, 3.5)           // 1.28, 2.22
+STEPZERO_BOUND(QuickGelu, 2.5, 3.5)    // 1.45, 2.21
+STEPZERO_BOUND(GeluErf, 4, 6.5)        // 2.70, 4.60
+STEPZERO_BOUND(GeluTanh, 3.5, 5.5)     // 2.29, 3.94
+STEPZERO_BOUND(Gelu10, 4, 6.5)         // 2.69, 4.60
+STEPZERO_BOUND(Mish, 2, 4.5)           // 1.41, 3.00
+STEPZERO_BOUND(Laplace, 3.5, 8)        // 2.15, 5.55
 #undef STEPZERO_BOUND
 
 template <class Phi>
