@@ -25,6 +25,7 @@ Moment Attention::push(const PushDoor& p) const {
   const Moment &q = *p.x[0], &k = *p.x[1], &v = *p.x[2];
   Moment y = series_serves(*this, q, k) ? push_series(*this, p.batch, q, k, v) : push_sampled(*this, p.batch, q, k, v, p.draws);
   y.noise = v.noise;
+  y.swing = v.swing;
   y.drift += v.drift;
   y.token_drift += v.token_drift;
   return y;

@@ -259,8 +259,29 @@ class Sampler {
     return out;
   }
 
-  // The root of a kernel that one draw of `channels_` channels might show.
+  // The root of a kernel that one draw might show.
   [[nodiscard]] Tensor<float> factor(Index i) const {
+    Tensor<float> out = sample(i);
+    if (v_.swing > 1e-3) {
+      const double z = static_cast<double>(normals(1, 1, "swing", i)(0, 0));
+      const auto size = static_cast<float>(std::exp(std::sqrt(v_.swing) * z / 2 - v_.swing / 4));
+      for (Index b = 0; b < batch_.sequences; ++b) spread_rows(rows(out, b), size);
+    }
+    return out;
+  }
+
+  // What the rows differ by, times `size`.
+  static void spread_rows(View<float> x, float size) {
+    for (Index c = 0; c < x.cols; ++c) {
+      float mean = 0;
+      for (Index t = 0; t < x.rows; ++t) mean += x(t, c);
+      mean /= static_cast<float>(x.rows);
+      for (Index t = 0; t < x.rows; ++t) x(t, c) = mean + size * (x(t, c) - mean);
+    }
+  }
+
+  // The root of a sample covariance of `channels_` channels.
+  [[nodiscard]] Tensor<float> sample(Index i) const {
     const double n = static_cast<double>(tokens_);
     const bool sharp = channels_ == 0 || channels_ > 100 * n;
     const bool thin = !sharp && channels_ < n + 1;

@@ -239,14 +239,18 @@ class Series {
     const std::vector<double> cv = spread(v_.K, s_[0]);
     const std::vector<double> ck = spread(k_.K, z_[1]);
     const std::vector<double> tilt = tilts(ck);
-    const double noise = k_.noise - 1 / static_cast<double>(op_.kv_heads * op_.key_dim);  // of what both are made from
-    const auto shared = [&](Index t, Index s) { return noise * (cv[t] * ck[s] + cv[s] * ck[t]) / 2 * tilt[t] * tilt[s]; };
-    Kernel out = Kernel::from(tokens_, [&](Index t, Index s) {
+    const auto trace = [&](Index t, Index s) {
       const Range a = sight_.keys[t], b = sight_.keys[s];
       const double n = sight_.count(t) * sight_.count(s);
-      const double trace = s_[1](a, b) / n - over(t, s) - over(s, t) + s_[0](a, b) / n * (z_[1](a, b) / n);
-      return gain_ * G(t, s) * (trace * tilt[t] * tilt[s] + shared(t, s));  // (11)
-    });
+      return s_[1](a, b) / n - over(t, s) - over(s, t) + s_[0](a, b) / n * (z_[1](a, b) / n);
+    };
+    const double swing = std::exp(k_.swing) - 1;
+    const double noise = k_.noise - 1 / static_cast<double>(op_.kv_heads * op_.key_dim);  // of what both are made from
+    const auto shared = [&](Index t, Index s) {
+      return (noise * (cv[t] * ck[s] + cv[s] * ck[t]) / 2 + swing * trace(t, s)) * tilt[t] * tilt[s];
+    };
+    Kernel out = Kernel::from(
+        tokens_, [&](Index t, Index s) { return gain_ * G(t, s) * (trace(t, s) * tilt[t] * tilt[s] + shared(t, s)); });  // (11)
     double extra = 0;
     for (Index t = 0; t < tokens_; ++t) {
       for (Index s = 0; s < tokens_; ++s) extra += gain_ * q_.K(t, s) * G(t, s) * shared(t, s);

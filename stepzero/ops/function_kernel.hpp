@@ -80,11 +80,15 @@ class Correlation {
     return std::clamp(K_(t, s) * inverse_[static_cast<std::size_t>(t)] * inverse_[static_cast<std::size_t>(s)], -1.0, 1.0);
   }
 
-  // sum over s from `start` to before t
-  [[nodiscard]] double row_sum(Index t, Index start) const {
-    double sum = 0;
-    for (Index s = start; s < t; ++s) sum += K_(t, s) * inverse_[static_cast<std::size_t>(s)];
-    return sum * inverse_[static_cast<std::size_t>(t)];
+  // sum over s from `start` to before t of rho (1 - (1 - rho^2)/2 shrink)
+  [[nodiscard]] double row_sum(Index t, Index start, double shrink) const {
+    double sum = 0, cubes = 0;
+    for (Index s = start; s < t; ++s) {
+      const double rho = K_(t, s) * inverse_[static_cast<std::size_t>(s)] * inverse_[static_cast<std::size_t>(t)];
+      sum += rho;
+      cubes += rho * rho * rho;
+    }
+    return sum - (sum - cubes) / 2 * shrink;
   }
 
  private:
@@ -143,6 +147,7 @@ Moment push_function(const PushDoor& p, const F& f) {
   y.K = function_kernel(x.K, c);
   for (Index t = 0; t < p.batch.tokens(); ++t) y.mean.push_back(c(t, 0));  // h_0 = 1
   y.noise = x.noise;
+  y.swing = x.swing;
   carry_spread(x, f, y);
   return y;
 }
@@ -189,6 +194,7 @@ Moment push_closed(const PushDoor& p, const F& f, double (*kernel)(double, doubl
   y.mean.resize(static_cast<std::size_t>(K.tokens()));
   for (Index t = 0; t < K.tokens(); ++t) y.mean[static_cast<std::size_t>(t)] = mean(K(t, t));
   y.noise = p.x[0]->noise;
+  y.swing = p.x[0]->swing;
   carry_spread(*p.x[0], f, y);
   return y;
 }

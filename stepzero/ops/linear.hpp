@@ -51,6 +51,7 @@ inline Moment push_linear(const PushDoor& p, double gain, double n, Law b, Index
   y.K = p.x[0]->K.scaled(gain).shifted(b.second_moment());  // (5)
   if (b.mean != 0) y.mean.assign(static_cast<std::size_t>(p.batch.tokens()), b.mean);
   y.noise = p.x[0]->noise + 1 / static_cast<double>(out);
+  y.swing = p.x[0]->swing;
   y.drift = p.x[0]->level();
   y.token_drift = p.x[0]->token_drift + p.x[0]->own_sampling();
   if (p.theta[0].token_table && !p.x[0]->own.empty()) {

@@ -40,6 +40,10 @@ struct Moment {
   double drift = 0;
   double token_drift = 0;  // the same of a single token, which attention makes larger than that of their mean
   double sampling = 2;
+  // What tells tokens apart: the variance over draws of the logarithm of its size, beyond what `noise` says; and the share
+  // of it that lies along the token itself, times the width.
+  double swing = 0;
+  double along = 1;
   double flat = 1;  // the share of a token's square along (1, ..., 1), times the width: 1 for independent channels, 0 once centred
   Index width = 0;  // channels; the walk fills it in
   // what happened to the heads since the projection, for an attention that samples them
@@ -51,6 +55,8 @@ struct Moment {
 
   // variance over draws of the logarithm of the mean square
   [[nodiscard]] double level() const { return drift + (width > 0 ? sampling * K.sameness() / static_cast<double>(width) : 0); }
+  // how much smaller a cosine rho is in the mean over draws than that of the mean kernel: rho (1 - (1 - rho^2)/2 shrink)
+  [[nodiscard]] double shrink(Index channels) const { return drift + (sampling - along) / static_cast<double>(channels); }
   [[nodiscard]] double own_sampling() const { return width > 0 ? sampling / static_cast<double>(width) : 0; }
   [[nodiscard]] double mean_at(Index t) const { return mean.empty() ? 0 : mean[static_cast<std::size_t>(t)]; }
   [[nodiscard]] double own_at(Index t) const { return own.empty() ? 0 : own[static_cast<std::size_t>(t)]; }

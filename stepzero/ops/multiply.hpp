@@ -58,6 +58,7 @@ struct Multiply {
     y.token_drift = at_token * at_token;
     y.sampling = (1 + a.sampling) * (1 + b.sampling) - 1;
     y.noise = std::max(a.noise, b.noise) + 1 / static_cast<double>(width);
+    y.swing = std::max(a.swing, b.swing);
     return y;
   }
 

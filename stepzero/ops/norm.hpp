@@ -8,12 +8,12 @@
 // Backward   e = (u + g) dy                                                 (4)
 //            dx = r (e - <e> [LayerNorm] - h <e h>)                         (5)
 //            dg = sum_t dy h,  db = sum_t dy                                (6)
-// Push       q_t = c (K_tt - [LayerNorm] mean_t^2),  c = 1 - 1/d (LayerNorm) or 1;  k_ts likewise          (7)
-//            L_ts = E[(u+g)^2] k_ts / sqrt((q_t + eps)(q_s + eps)) + E[b^2]                                (8)
-// Pull       H_ts = E[(u+g)^2] G_ts / sqrt((q_t + eps)(q_s + eps)) (1 - (c_t + c_s - c_t c_s rho^2)/d - [LayerNorm] 1/d),
-//            c_t = q_t / (q_t + eps),  rho = k_ts / sqrt(q_t q_s)           (9)
+// Push       q_t = c (K_tt - [LayerNorm] mean_t^2),  c = 1 - flat/d (LayerNorm) or 1;  k_ts likewise       (7)
+//            L_ts = E[(u+g)^2] k_ts / sqrt((q_t + eps)(q_s + eps)) (1 - (1 - rho^2) shrink/2) + E[b^2],  rho as in (9)   (8)
+// Pull       H_ts = E[(u+g)^2] G_ts / sqrt((q_t + eps)(q_s + eps)) (1 - along (c_t + c_s - c_t c_s rho^2)/d
+//            - [LayerNorm] flat/d),  c_t = q_t / (q_t + eps),  rho = k_ts / sqrt(q_t q_s)           (9)
 //            E||dg||^2 = sum_ts G_ts k_ts / sqrt((q_t + eps)(q_s + eps)),  E||db||^2 = sum_ts G_ts          (10)
-// Assumes    dy isotropic and independent of x; channels alike
+// Assumes    dy isotropic, but for its parts along the token and along ones, and independent of x; channels alike
 // Derived in docs/derivations/norm.md
 #include <cmath>
 
@@ -70,7 +70,13 @@ struct Norm {
     const double g = gain_square(p.theta);
     const Law b = bias ? p.theta[first_bias()] : Law{};
     Moment y;
-    y.K = Kernel::from(tokens, [&](Index t, Index s) { return g * centred_entry(x, t, s) * r[t] * r[s] + b.second_moment(); });  // (8)
+    const double shrink = x.shrink(width);
+    y.K = Kernel::from(tokens, [&](Index t, Index s) {
+      const double k = centred_entry(x, t, s);
+      const double both = centred_entry(x, t, t) * centred_entry(x, s, s);
+      const double apart = t == s || !(both > 0) ? 0 : std::max(1 - k * k / both, 0.0);  // 1 - rho^2
+      return g * k * r[t] * r[s] * (1 - apart / 2 * shrink) + b.second_moment();         // (8)
+    });
     y.mean.resize(static_cast<std::size_t>(tokens), 0.0);
     y.own.resize(static_cast<std::size_t>(tokens), 0.0);
     const double g1 = offset() + (gain ? p.theta[0].mean : 1);
@@ -79,6 +85,10 @@ struct Norm {
       y.own[t] = g1 * x.own_at(t) * r[t];
     }
     y.noise = x.noise;
+    // what all tokens share is divided out, and varies on its own
+    const double same = x.K.sameness();
+    y.swing = x.swing + same * (x.drift + x.sampling * same / static_cast<double>(width));
+    y.along = 0;
     y.sampling = 0;
     y.flat = centred ? 0 : x.flat;
     if (groups > 1) {

@@ -65,7 +65,9 @@ struct Residual {
     const double total = (k + g) * (k + g);
     const double fresh = g * g * std::max(f.noise - x.noise, 0.0) + 2 * k * g / static_cast<double>(width);
     y.noise = x.noise + (total > 0 ? fresh / total : 0);
+    y.swing = x.swing + (total > 0 ? g * g * std::max(f.swing - x.swing, 0.0) / total : 0);
     const double share = a * x.K.trace() / std::max(y.K.trace(), 1e-300);
+    if (k + g > 0) y.along = (k * (share * x.along + 1 - share) + g * ((1 - share) * f.along + share)) / (k + g);
     y.drift = share * share * x.drift + (1 - share) * (1 - share) * f.drift;
     y.sampling = share * share * x.sampling + (1 - share) * (1 - share) * f.sampling + 4 * share * (1 - share);
     y.token_drift = share * share * x.token_drift + (1 - share) * (1 - share) * f.token_drift;

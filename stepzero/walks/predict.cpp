@@ -13,23 +13,24 @@ namespace {
 Law law_of(const Distribution& d, bool token_table) { return {d.mean, d.std() * d.std(), token_table}; }
 
 // Mean over pairs of different positions of one sequence of K_ts / sqrt(K_tt K_ss), averaged over the batch.
-double token_cosine(const Kernel& K, const Batch& batch) {
+double token_cosine(const Kernel& K, const Batch& batch, double shrink = 0) {
   const Correlation correlation(K);
   double total = 0;
   for (Index b = 0; b < batch.sequences; ++b) {
     const Index start = b * batch.length;
     for (Index t = start; t < start + batch.length; ++t) {
-      total += 2 * correlation.row_sum(t, start);
+      total += 2 * correlation.row_sum(t, start, shrink);
     }
   }
   return total / static_cast<double>(batch.sequences * batch.length * (batch.length - 1));
 }
 
 // Spread of the mean cosine over draws of `noise` = 1 / channels: tokens that share a direction of size rho and differ in the rest.
-double cosine_spread(double rho, double noise, Index length) {
+double cosine_spread(double rho, double noise, Index length, double swing = 0) {
   const double t = static_cast<double>(length);
   const double apart = std::max(1 - rho, 0.0), shared = std::clamp(rho, 0.0, 1.0);
-  return std::sqrt(noise * (2 * shared * shared * apart * apart + 4 * shared * apart * apart / t + 2 * apart * apart / (t * t)));
+  return std::sqrt(swing * apart * apart +
+                   noise * (2 * shared * shared * apart * apart + 4 * shared * apart * apart / t + 2 * apart * apart / (t * t)));
 }
 
 class Walk {
@@ -169,8 +170,9 @@ class Walk {
     const auto& inputs = graph_.nodes[i].inputs;
     const auto before = inputs.empty() ? i : static_cast<std::size_t>(inputs[0]);
     const bool same = before != i && m.K.same_up_to_scale(moments_[before].K);  // a product with a matrix
-    const double cosine = same ? *signal_.nodes[before].forward.token_cosine.predicted : token_cosine(m.K, batch_);
-    set(to.forward.token_cosine, cosine, cosine_spread(cosine, m.noise, batch_.length));
+    const double cosine =
+        same ? *signal_.nodes[before].forward.token_cosine.predicted : token_cosine(m.K, batch_, m.shrink(channels_of(graph_.nodes[i].op)));
+    set(to.forward.token_cosine, cosine, cosine_spread(cosine, m.noise, batch_.length, m.swing));
   }
 
   // From node `last` on; see(i) when all of node i's gradient is there.

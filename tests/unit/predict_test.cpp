@@ -78,14 +78,15 @@ TEST(Predict, OneTokenIsAnMlp) {
 // Exchangeable tokens, uniform attention, no mask: two numbers (q, p) say everything.
 TEST(Predict, ExchangeableTokensFollowTheTwoNumberRecursion) {
   auto set = plain_relu;
-  set.insert(set.end(), {"causal=false", "attention_scale=1e-8"});
+  // so wide that one draw's cosine is that of the mean kernel
+  set.insert(set.end(), {"causal=false", "attention_scale=1e-12", "width=1048576", "ffn=1572864"});
   const Index length = 12;
   const Signal s = predicted(model(set, "distinct", length), "xavier-normal");
   double q = 1, p = 0;
   for (int l = 0; l <= 3; ++l) {
     const std::string name = "stream." + std::to_string(l);
     EXPECT_NEAR(square(s, name), q, 1e-10 * q) << name;
-    EXPECT_NEAR(cosine(s, name), p / q, 1e-10) << name;
+    EXPECT_NEAR(cosine(s, name), p / q, 1e-5) << name;
     const double mixed = (q + (length - 1) * p) / length;
     q += xavier(64, 64) * xavier(64, 64) * mixed;
     p += xavier(64, 64) * xavier(64, 64) * mixed;
