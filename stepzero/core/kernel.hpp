@@ -1,6 +1,7 @@
 #pragma once
 // A Gram kernel: a symmetric (T, T) matrix over all tokens of the batch. Many wires share one up to a factor
 // (a product with a random matrix only scales it), so a kernel is a shared matrix with a scale and a shift.
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -20,26 +21,33 @@ class Kernel {
   // f(t, s) for s <= t, mirrored; f is called from several threads
   template <class F>
   static Kernel from(Index tokens, const F& f) {
-    Matrix m(tokens, tokens);
-    const auto rows = [&](Index t0, Index t1) {
-      for (Index t = t0; t < t1; ++t) {
-        for (Index s = 0; s <= t; ++s) m(t, s) = m(s, t) = f(t, s);
-      }
-    };
-    if (tokens < 256)  // threads cost more than they save
-      rows(0, tokens);
-    else
-      parallel_ranges(tokens, 16, rows);
-    return Kernel(std::move(m));
+    return from_rows(tokens, [&](Index t, double* row) {
+      for (Index s = 0; s <= t; ++s) row[s] = f(t, s);
+    });
   }
 
-  // f(t, row) fills row t, all of it
+  // f(t, row) fills row t up to t; the rest is mirrored
   template <class F>
   static Kernel from_rows(Index tokens, const F& f) {
+    constexpr Index tile = 16;
     Matrix m(tokens, tokens);
-    parallel_ranges(tokens, tokens < 256 ? tokens : 16, [&](Index t0, Index t1) {
+    const auto fill = [&](Index t0, Index t1) {
       for (Index t = t0; t < t1; ++t) f(t, m.view().row(t));
-    });
+    };
+    const auto mirror = [&](Index t0, Index t1) {
+      for (Index s0 = t0; s0 < tokens; s0 += tile) {
+        for (Index t = t0; t < t1; ++t) {
+          for (Index s = std::max(s0, t + 1); s < std::min(s0 + tile, tokens); ++s) m(t, s) = m(s, t);
+        }
+      }
+    };
+    if (tokens < 256) {  // threads cost more than they save
+      fill(0, tokens);
+      for (Index t = 0; t < tokens; t += tile) mirror(t, std::min(t + tile, tokens));
+    } else {
+      parallel_ranges(tokens, tile, fill);
+      parallel_ranges(tokens, tile, mirror);
+    }
     return Kernel(std::move(m));
   }
 

@@ -6,6 +6,7 @@
 // Gradients of q and k take uniform weights; q and k's share of the sampling noise of the kernels (Moment::noise) adds
 //     tr(P_t Kv) tr(P_s Kk) noise
 // to tr(P_t Kv P_s Kk), since k and v are made from the same draw of their input.
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -22,13 +23,14 @@ class IntegralImage {
  public:
   template <class F>
   IntegralImage(Index rows, Index cols, const F& f) : sum_(rows + 1, cols + 1) {
-    for (Index c = 0; c <= cols; ++c) sum_(0, c) = 0;
+    std::fill_n(sum_.view().row(0), cols + 1, 0.0);
     for (Index r = 0; r < rows; ++r) {
-      double line = 0;
-      sum_(r + 1, 0) = 0;
+      const double* above = sum_.view().row(r);
+      double* row = sum_.view().row(r + 1);
+      double line = row[0] = 0;
       for (Index c = 0; c < cols; ++c) {
         line += f(r, c);
-        sum_(r + 1, c + 1) = sum_(r, c + 1) + line;
+        row[c + 1] = above[c + 1] + line;
       }
     }
   }
@@ -94,18 +96,23 @@ class Series {
     for (Index t = 0; t < tokens_; ++t) variance = std::max(variance, gain_ * q.K(t, t) * k.K(t, t));
     for (double left = variance; powers_ < most_powers && left > 1e-6; left *= variance / ++powers_) {
     }
+    // where values are keys up to a factor, the sums of Kk^p o Kv are those of Kk^(p + 1)
+    const bool alike = v.K.same_up_to_scale(k.K) && k.K(0, 0) > 0;
+    z_.push_back(Kernel::from(tokens_, [&](Index t, Index s) { return sight_.count(t) * sight_.count(s); }));
     Matrix power = ones(tokens_);
     for (int p = 0; p < powers_; ++p) {
-      z_.emplace_back(tokens_, tokens_, [&](Index j, Index l) { return power(j, l); });
-      s_.emplace_back(tokens_, tokens_, [&](Index j, Index l) { return power(j, l) * v.K(j, l); });
+      if (!alike) s_.push_back(seen({tokens_, tokens_, [&](Index j, Index l) { return power(j, l) * v.K(j, l); }}));
+      if (!alike && p + 1 == powers_) break;
       multiply(power, k.K);
+      z_.push_back(seen({tokens_, tokens_, [&](Index j, Index l) { return power(j, l); }}));
+      if (alike) s_.push_back(z_.back().scaled(v.K(0, 0) / k.K(0, 0)));
     }
   }
 
   [[nodiscard]] Kernel output() const {
     return Kernel::from(tokens_, [&](Index t, Index s) {
       const double x = gain_ * q_.K(t, s);
-      return sum(s_, x, sight_.keys[t], sight_.keys[s]) / sum(z_, x, sight_.keys[t], sight_.keys[s]);  // (10)
+      return sum(s_, x, t, s) / sum(z_, x, t, s);  // (10)
     });
   }
 
@@ -121,16 +128,12 @@ class Series {
       squares += x * diagonal;
       pairs += n;
       // variance of the scores within the row, which is what bends the weights away from uniform
-      const double within = x * (diagonal / n - z_[1](see, see) / (n * n));
+      const double within = x * (diagonal / n - z_[1](t, t) / (n * n));
       out.entropy += std::log(n) - within / 2;
       out.sum_squares += std::exp(within) / n;
     }
     // the pooled mean of one draw's scores is not quite 0: it goes off the variance
-    const IntegralImage& kk = z_[1];
-    double pooled = 0;
-    for (Index t = 0; t < tokens_; ++t) {
-      for (Index s = 0; s < tokens_; ++s) pooled += gain_ * q_.K(t, s) * kk(sight_.keys[t], sight_.keys[s]);
-    }
+    const double pooled = gain_ * frobenius(q_.K, z_[1]);
     out.score_variance = squares / pairs - pooled / (pairs * pairs) / static_cast<double>(heads);
     out.entropy /= static_cast<double>(tokens_);
     out.sum_squares /= static_cast<double>(tokens_);
@@ -162,24 +165,26 @@ class Series {
   }
 
  private:
-  double sum(const std::vector<IntegralImage>& images, double x, Range r, Range c) const {
+  // the sum over the keys that t sees and those that s sees, for all (t, s)
+  [[nodiscard]] Kernel seen(const IntegralImage& image) const {
+    return Kernel::from(tokens_, [&](Index t, Index s) { return image(sight_.keys[t], sight_.keys[s]); });
+  }
+
+  double sum(const std::vector<Kernel>& powers, double x, Index t, Index s) const {
     double total = 0, factor = 1;
     for (int p = 0; p < powers_; ++p) {
-      total += factor * images[static_cast<std::size_t>(p)](r, c);
+      total += factor * powers[static_cast<std::size_t>(p)](t, s);
       factor *= x / (p + 1);
     }
     return total;
   }
 
   [[nodiscard]] Kernel pull_value(const Kernel& G) const {
-    Matrix z(tokens_, tokens_);
-    for (Index t = 0; t < tokens_; ++t) {
-      for (Index s = 0; s < tokens_; ++s) z(t, s) = sum(z_, gain_ * q_.K(t, s), sight_.keys[t], sight_.keys[s]);
-    }
+    const Kernel z = Kernel::from(tokens_, [&](Index t, Index s) { return G(t, s) / sum(z_, gain_ * q_.K(t, s), t, s); });
     std::vector<IntegralImage> h;
     Matrix power = ones(tokens_);
     for (int p = 0; p < powers_; ++p) {
-      h.emplace_back(tokens_, tokens_, [&](Index t, Index s) { return G(t, s) * power(t, s) / z(t, s); });
+      h.emplace_back(tokens_, tokens_, [&](Index t, Index s) { return power(t, s) * z(t, s); });
       multiply(power, q_.K.scaled(gain_ / (p + 1)));
     }
     return Kernel::from(tokens_,
@@ -207,14 +212,14 @@ class Series {
   }
 
   // tr(P_t K) = what the keys of t differ by
-  [[nodiscard]] std::vector<double> spread(const Kernel& K, const IntegralImage& image) const {
+  [[nodiscard]] std::vector<double> spread(const Kernel& K, const Kernel& sums) const {
     std::vector<double> out;
     for (Index t = 0; t < tokens_; ++t) {
       const Range see = sight_.keys[t];
       const double n = sight_.count(t);
       double diagonal = 0;
       for (Index j = see.begin; j < see.end; ++j) diagonal += K(j, j);
-      out.push_back(diagonal / n - image(see, see) / (n * n));
+      out.push_back(diagonal / n - sums(t, t) / (n * n));
     }
     return out;
   }
@@ -239,33 +244,26 @@ class Series {
     const std::vector<double> cv = spread(v_.K, s_[0]);
     const std::vector<double> ck = spread(k_.K, z_[1]);
     const std::vector<double> tilt = tilts(ck);
-    const auto trace = [&](Index t, Index s) {
-      const Range a = sight_.keys[t], b = sight_.keys[s];
-      const double n = sight_.count(t) * sight_.count(s);
-      return s_[1](a, b) / n - over(t, s) - over(s, t) + s_[0](a, b) / n * (z_[1](a, b) / n);
-    };
     const double swing = std::exp(k_.swing) - 1;
     const double noise = k_.noise - 1 / static_cast<double>(op_.kv_heads * op_.key_dim);  // of what both are made from
-    const auto shared = [&](Index t, Index s) {
-      return (noise * (cv[t] * ck[s] + cv[s] * ck[t]) / 2 + swing * trace(t, s)) * tilt[t] * tilt[s];
-    };
-    Kernel out = Kernel::from(
-        tokens_, [&](Index t, Index s) { return gain_ * G(t, s) * (trace(t, s) * tilt[t] * tilt[s] + shared(t, s)); });  // (11)
-    double extra = 0;
-    for (Index t = 0; t < tokens_; ++t) {
-      for (Index s = 0; s < tokens_; ++s) extra += gain_ * q_.K(t, s) * G(t, s) * shared(t, s);
-    }
+    const Kernel trace = Kernel::from(tokens_, [&](Index t, Index s) {
+      const double n = z_[0](t, s);
+      return (s_[1](t, s) / n - over(t, s) - over(s, t) + s_[0](t, s) / n * (z_[1](t, s) / n)) * tilt[t] * tilt[s];
+    });
+    const Kernel shared = Kernel::from(tokens_, [&](Index t, Index s) {
+      return gain_ * G(t, s) * (noise * (cv[t] * ck[s] + cv[s] * ck[t]) / 2 * tilt[t] * tilt[s] + swing * trace(t, s));
+    });
+    Kernel out = Kernel::from(tokens_, [&](Index t, Index s) { return gain_ * G(t, s) * trace(t, s) + shared(t, s); });  // (11)
+    const double extra = frobenius(q_.K, shared);
     return {out, extra};
   }
 
   [[nodiscard]] Kernel pull_key(const Kernel& G) const {
     const std::vector<double> tilt = tilts(spread(k_.K, z_[1]));
-    const auto h = [&](Index t, Index s) { return q_.K(t, s) * G(t, s) * tilt[t] * tilt[s] / (sight_.count(t) * sight_.count(s)); };
+    const auto h = [&](Index t, Index s) { return q_.K(t, s) * G(t, s) * tilt[t] * tilt[s] / z_[0](t, s); };
     const Matrix y = row_means(v_.K);
     const IntegralImage hh(tokens_, tokens_, h);
-    const IntegralImage hu(tokens_, tokens_, [&](Index t, Index s) {
-      return h(t, s) * s_[0](sight_.keys[t], sight_.keys[s]) / (sight_.count(t) * sight_.count(s));
-    });
+    const IntegralImage hu(tokens_, tokens_, [&](Index t, Index s) { return h(t, s) * s_[0](t, s) / z_[0](t, s); });
     // N_jl = sum over s that see l of y_js sum over t that see j of h_ts
     const IntegralImage n(tokens_, tokens_, [&](Index j, Index s) { return y(j, s) * hh(sight_.queries[j], {s, s + 1}); });
     const auto cross = [&](Index j, Index l) { return n({j, j + 1}, sight_.queries[l]); };
@@ -282,8 +280,8 @@ class Series {
   const Moment& k_;
   const Moment& v_;
   double gain_;
-  int powers_ = 2;  // of the score variance, the first being the zeroth; the rules below use two
-  std::vector<IntegralImage> z_, s_;
+  int powers_ = 2;             // of the score variance, the first being the zeroth; the rules below use two
+  std::vector<Kernel> z_, s_;  // sums over what t and s see of Kk^p, and of Kk^p o Kv
 };
 
 }  // namespace

@@ -100,7 +100,8 @@ class Correlation {
 inline Kernel function_kernel(const Kernel& K, const Matrix& c) {
   const Index tokens = K.tokens();
   const Correlation correlation(K);
-  Matrix by_power(c.cols(), tokens);  // so that a row of the result is made by whole rows
+  Matrix by_power(c.cols(), tokens + 16);  // so that a row of the result is made by whole rows; padded
+  std::fill_n(by_power.data(), by_power.size(), 0.0);
   for (Index t = 0; t < tokens; ++t) {
     for (Index k = 0; k < c.cols(); ++k) by_power(k, t) = c(t, k);
   }
@@ -113,14 +114,19 @@ inline Kernel function_kernel(const Kernel& K, const Matrix& c) {
   };
   while (top > 1 && nothing(top - 1)) --top;
   return Kernel::from_rows(tokens, [&](Index t, double* row) {
-    std::vector<double> rho(static_cast<std::size_t>(tokens));
-    for (Index s = 0; s < tokens; ++s) rho[static_cast<std::size_t>(s)] = correlation(std::max(t, s), std::min(t, s));
-    rho[static_cast<std::size_t>(t)] = 1;
-    std::fill_n(row, tokens, 0.0);
-    for (Index k = top; k-- > 0;) {
-      const double a = c(t, k);
-      const double* b = by_power.view().row(k);
-      for (Index s = 0; s < tokens; ++s) row[s] = row[s] * rho[static_cast<std::size_t>(s)] + a * b[s];
+    for (Index s = 0; s <= t; ++s) row[s] = correlation(t, s);
+    row[t] = 1;
+    for (Index s0 = 0; s0 <= t; s0 += 16) {  // Horner for sixteen tokens at once
+      double rho[16], sum[16] = {};
+      const Index n = std::min<Index>(16, t + 1 - s0);
+      std::copy_n(row + s0, n, rho);
+      std::fill(rho + n, rho + 16, 0.0);
+      for (Index k = top; k-- > 0;) {
+        const double a = c(t, k);
+        const double* b = by_power.view().row(k) + s0;
+        for (Index i = 0; i < 16; ++i) sum[i] = sum[i] * rho[i] + a * b[i];
+      }
+      std::copy_n(sum, n, row + s0);
     }
   });
 }

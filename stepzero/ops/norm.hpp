@@ -66,16 +66,17 @@ struct Norm {
   [[nodiscard]] Moment push(const PushDoor& p) const {
     const Moment& x = *p.x[0];
     const Index tokens = p.batch.tokens();
-    const std::vector<double> r = inverse_size(x, tokens);
+    const std::vector<double> r = inverse_size(x, tokens, eps);
     const double g = gain_square(p.theta);
     const Law b = bias ? p.theta[first_bias()] : Law{};
     Moment y;
     const double shrink = x.shrink(width);
+    const std::vector<double> size = inverse_size(x, tokens, 0);
     y.K = Kernel::from(tokens, [&](Index t, Index s) {
       const double k = centred_entry(x, t, s);
-      const double both = centred_entry(x, t, t) * centred_entry(x, s, s);
-      const double apart = t == s || !(both > 0) ? 0 : std::max(1 - k * k / both, 0.0);  // 1 - rho^2
-      return g * k * r[t] * r[s] * (1 - apart / 2 * shrink) + b.second_moment();         // (8)
+      const double rho = k * size[t] * size[s];
+      const double apart = t == s ? 0 : std::max(1 - rho * rho, 0.0);
+      return g * k * r[t] * r[s] * (1 - apart / 2 * shrink) + b.second_moment();  // (8)
     });
     y.mean.resize(static_cast<std::size_t>(tokens), 0.0);
     y.own.resize(static_cast<std::size_t>(tokens), 0.0);
@@ -101,14 +102,15 @@ struct Norm {
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
     const Moment& x = *p.x[0];
     const Index tokens = p.batch.tokens();
-    const std::vector<double> r = inverse_size(x, tokens);
+    const std::vector<double> r = inverse_size(x, tokens, eps);
     const double g = gain_square(p.theta);
     const double d = static_cast<double>(width);
     Pulled up;
+    std::vector<double> own(static_cast<std::size_t>(tokens));  // c_t of (9)
+    for (Index t = 0; t < tokens; ++t) own[t] = centred_entry(x, t, t) * r[t] * r[t];
     const Kernel G = Kernel::from(tokens, [&](Index t, Index s) {
       const double k = centred_entry(x, t, s) * r[t] * r[s];  // c_t c_s rho^2 = k^2
-      const double own = centred_entry(x, t, t) * r[t] * r[t] + centred_entry(x, s, s) * r[s] * r[s] - k * k;
-      const double lost = p.dy.along * own + (centred ? p.dy.flat : 0);
+      const double lost = p.dy.along * (own[t] + own[s] - k * k) + (centred ? p.dy.flat : 0);
       // 1/|x| of one draw is larger than 1/|x| of the mean: E (u_t u_s)^(-1/2) for u = |x|^2 / E|x|^2
       const double together = t == s ? x.token_drift : x.drift;
       const double jensen = 1 + (3 * x.token_drift + together) / 4 + x.sampling / d * (3 + k * k) / 4;
@@ -142,9 +144,12 @@ struct Norm {
     if (p.dy.radial.empty() || !(size > 0)) return 0;
     return p.dy.radial[static_cast<std::size_t>(t)] * p.dy.radial[static_cast<std::size_t>(s)] * K(t, s) / size;
   }
-  [[nodiscard]] std::vector<double> inverse_size(const Moment& x, Index tokens) const {
+  [[nodiscard]] std::vector<double> inverse_size(const Moment& x, Index tokens, double more) const {
     std::vector<double> r(static_cast<std::size_t>(tokens));
-    for (Index t = 0; t < tokens; ++t) r[t] = 1 / std::sqrt(centred_entry(x, t, t) + eps);
+    for (Index t = 0; t < tokens; ++t) {
+      const double square = centred_entry(x, t, t) + more;
+      r[t] = square > 0 ? 1 / std::sqrt(square) : 0;
+    }
     return r;
   }
   [[nodiscard]] double gain_square(std::span<const Law> theta) const {
