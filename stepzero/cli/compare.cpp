@@ -21,6 +21,7 @@ struct CompareFlags : CommonFlags {
 int run(const CompareFlags& flags) {
   auto setup = prepare(flags);
   if (!setup) return complain(setup.error());
+  if (auto fits = check_kernels(setup->graph, setup->architecture, setup->batch); !fits) return complain(fits.error());
   const Signal theory = predict(setup->graph, setup->architecture, setup->batch, *setup->scheme);
   const auto real = measure_with_progress(*setup, flags, flags.weightless);
   if (!real) return complain(real.error());

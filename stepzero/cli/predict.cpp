@@ -17,6 +17,7 @@ struct PredictFlags : CommonFlags {
 int run(const PredictFlags& flags) {
   auto setup = prepare(flags);
   if (!setup) return complain(setup.error());
+  if (auto fits = check_kernels(setup->graph, setup->architecture, setup->batch); !fits) return complain(fits.error());
   Signal signal = predict(setup->graph, setup->architecture, setup->batch, *setup->scheme, {.jacobians = flags.jacobians});
   signal.tokens = flags.tokens;
   return print(flags.json ? to_json(signal) + "\n" : to_text(signal, flags.full));

@@ -67,7 +67,7 @@ struct Sight {
   [[nodiscard]] double count(Index t) const { return static_cast<double>(keys[t].end - keys[t].begin); }
 };
 
-constexpr int most_powers = 5;  // scores have variance below 0.2: what the cut leaves is 0.2^5 / 5!
+constexpr int most_powers = 5;  // scores have variance below 0.2: what the cut leaves is 1e-4
 
 Matrix ones(Index n) {
   Matrix m(n, n);
@@ -94,7 +94,7 @@ class Series {
         gain_(op.scale * op.scale * static_cast<double>(op.key_dim)) {
     double variance = 0;
     for (Index t = 0; t < tokens_; ++t) variance = std::max(variance, gain_ * q.K(t, t) * k.K(t, t));
-    for (double left = variance; powers_ < most_powers && left > 1e-6; left *= variance / ++powers_) {
+    for (double left = variance; powers_ < most_powers && left > 1e-4; left *= variance / ++powers_) {
     }
     // where values are keys up to a factor, the sums of Kk^p o Kv are those of Kk^(p + 1)
     const bool alike = v.K.same_up_to_scale(k.K) && k.K(0, 0) > 0;

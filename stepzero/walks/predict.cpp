@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/format.h>
+
+#include "stepzero/core/memory.hpp"
+#include "stepzero/core/text.hpp"
 #include "stepzero/ops/function_kernel.hpp"
 #include "stepzero/walks/measure.hpp"
 
@@ -283,6 +287,21 @@ const char* to_string(Grade grade) {
       return "sampled";
   }
   return "?";
+}
+
+Expected<void> check_kernels(const Graph& graph, const Architecture& a, const Batch& batch) {
+  double kernels = 60;  // at work in one block
+  for (const Node& node : graph.nodes) {
+    kernels += std::holds_alternative<Residual>(node.op) || std::holds_alternative<Attention>(node.op) ? 2 : 0;
+  }
+  const double tokens = static_cast<double>(batch.tokens());
+  const double needed = 8 * tokens * tokens * kernels;
+  const auto available = static_cast<double>(available_memory());
+  if (needed <= available) return {};
+  return fail(fmt::format("{}: predicting {} tokens needs about {:.1f} GB of memory, {:.1f} GB are available", show(a.name), batch.tokens(),
+                          needed * 1e-9, available * 1e-9),
+              fmt::format("it grows with the square of the tokens: --seq-len {} fits",
+                          static_cast<Index>(std::sqrt(available / (8 * kernels)) * 0.9) / batch.sequences));
 }
 
 Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, const Scheme& scheme, const PredictOptions& options) {

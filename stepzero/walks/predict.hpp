@@ -1,5 +1,7 @@
 #pragma once
 // The predict walk: kernels down, kernels up; no weights, no draws of a model, any width.
+#include "stepzero/core/error.hpp"
+#include "stepzero/graph/graph.hpp"
 #include "stepzero/report/signal.hpp"
 #include "stepzero/schemes/scheme.hpp"
 
@@ -8,6 +10,9 @@ namespace stepzero {
 struct PredictOptions {
   bool jacobians = false;  // also: how a change of each layer's stream arrives at the last one. Costs a second way up
 };
+
+// Kernels grow with the square of the tokens: whether they fit.
+Expected<void> check_kernels(const Graph& graph, const Architecture& a, const Batch& batch);
 
 Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, const Scheme& scheme, const PredictOptions& options = {});
 
