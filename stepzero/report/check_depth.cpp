@@ -53,12 +53,13 @@ void check_gradient_growth(const Signal& s, const Stack& stack, Findings& out) {
   const double half = stream_gradient(stack, last / 2) / top, limit = 4 * static_cast<double>(last);
   const double rate = std::log(ratio) / static_cast<double>(last - 1);
   if (ratio > limit || half > 4) {
-    out.push_back({"gradient-explodes", ratio > 1e4 ? Severity::error : Severity::warning, stack.stream(1),
-                   fmt::format("the gradient's norm is {:.3g} at {} and {:.3g} at {}: {:.3g} times, e^{:.2g} a layer, and {:.3g} times over "
-                               "the second half; normed branches give less than the number of layers, and less than 4 over a half",
-                               bottom, stack.stream(1), top, stack.stream(last), ratio, rate, half),
-                   s.architecture.norm_placement == NormPlacement::post ? "scheme deepnet or admin, or norms before the branches"
-                                                                        : against_growth(s.architecture)});
+    out.push_back(
+        {"gradient-explodes", ratio > 1e4 ? Severity::error : Severity::warning, stack.stream(1),
+         fmt::format("the gradient's norm is {:.3g} at {} and {:.3g} at {}: {:.3g} times, e^{:.2g} a layer, and {:.3g} times over "
+                     "the second half; normed branches give less than the number of layers, and less than 4 over a half",
+                     bottom, stack.stream(1), top, stack.stream(last), ratio, rate, half),
+         s.architecture.norm_placement == NormPlacement::post ? "scheme deepnet or admin, or norms before the branches"
+                                                              : against_growth(s.architecture)});
   }
   if (ratio < 0.1) {
     out.push_back({"gradient-vanishes", ratio < 1e-4 ? Severity::error : Severity::warning, stack.stream(1),

@@ -59,7 +59,7 @@ void check_embedding_and_head(const Signal& s, Findings& out) {
   if (!(ratio > 30) && !(ratio < 1.0 / 30)) return;
   const bool more = ratio > 1;
   out.push_back(
-      {"embedding-head-balance", Severity::warning, more ? table->name : head->name,
+      {"embedding-head-balance", ratio > 300 || ratio < 1.0 / 300 ? Severity::warning : Severity::note, more ? table->name : head->name,
        fmt::format("the gradient of the token table is {:.3g}, that of the head {:.3g}: {:.3g} times; beyond 30 times one learning "
                    "rate does not fit both",
                    best(table->gradient_norm), best(head->gradient_norm), more ? ratio : 1 / ratio),

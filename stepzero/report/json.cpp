@@ -98,7 +98,8 @@ std::string to_json(const Signal& s) {
               {"attention", json_list(s.attention)},
               {"parameters", json_list(s.parameters)}};
   if (!s.jacobians.empty()) out["jacobians"] = json_list(s.jacobians);
-  return out.dump(1, ' ', false, Json::error_handler_t::replace);
+  // ASCII only: a name may hold marks that reorder or hide what a terminal shows
+  return out.dump(1, ' ', true, Json::error_handler_t::replace);
 }
 
 }  // namespace stepzero
