@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "stepzero/cli/command.hpp"
+#include "stepzero/cli/shell.hpp"
 #include "stepzero/core/memory.hpp"
 #include "stepzero/core/text.hpp"
 
@@ -66,6 +67,9 @@ int run(int argc, char** argv) {
   CLI::App app("stepzero: what a transformer will do before its first training step", "stepzero");
   app.set_version_flag("--version", "stepzero " STEPZERO_VERSION);
   app.require_subcommand(1);
+  app.footer(
+      "MODEL is a preset (stepzero models), a Hugging Face config.json, or a directory that holds one.\n\nExamples:\n  stepzero predict "
+      "llama-3-8b\n  stepzero report gpt2 --measure --seeds 4 -o report.html\n");
   int exit_code = cli::Exit::fine;
   const std::vector<std::string> words(argv + 1, argv + argc);
   cli::declare_predict(app, exit_code);
@@ -76,6 +80,7 @@ int run(int argc, char** argv) {
   cli::declare_diff(app, exit_code);
   cli::declare_explain(app, exit_code);
   cli::declare_lists(app, exit_code);
+  cli::declare_shell(app, exit_code);
   if (words.empty()) return cli::print(app.help());
   spin_less(words, argv);
   try {
