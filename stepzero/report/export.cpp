@@ -46,7 +46,8 @@ std::string layer_rows(const Signal& s, const Stack& stack) {
 // Printable, quoted, and never begun by what a spreadsheet takes for a formula.
 std::string csv_cell(std::string_view untrusted) {
   std::string text = show(untrusted);
-  if (!text.empty() && std::string_view("=+-@\t\r|%").find(text.front()) != std::string_view::npos) text.insert(0, "'");
+  const std::size_t first = text.find_first_not_of(' ');  // a spreadsheet may skip spaces
+  if (first != std::string::npos && std::string_view("=+-@|%").find(text[first]) != std::string_view::npos) text.insert(0, "'");
   std::string out = "\"";
   for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
   return out + "\"";

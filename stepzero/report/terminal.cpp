@@ -112,8 +112,9 @@ std::string totals(const Signal& s, const Look& look) {
                                 look.paint(Ink::dim, fmt::format("a uniform guess: ln {} = {:.4g}", s.architecture.vocab, uniform)));
   out += fmt::format("{} {}\n", left("gradient norm", 14), look.paint(Ink::bold, with_error(s.gradient_norm, look)));
   out += largest_gradients(s, look);
-  out += fmt::format("{} signal e^{}, angle between tokens e^{}, gradient e^{}\n", left("growth a layer", 14), value_text(s.growth.forward),
-                     value_text(s.growth.angle), value_text(s.growth.gradient));
+  const auto power = [](const Value& v) { return v.measured || v.predicted ? fmt::format("e^{:+.3g}", best(v)) : "-"; };
+  out += fmt::format("{} signal {}, token angle {}, gradient {}\n", left("growth a layer", 14), power(s.growth.forward),
+                     power(s.growth.angle), power(s.growth.gradient));
   for (const JacobianSignal& j : s.jacobians)
     out += fmt::format("{} {} to {}: {}\n", left("jacobian", 14), look.name(j.from), look.name(j.to), with_error(j.square, look));
   return out;
@@ -124,7 +125,7 @@ std::string node_table(const Signal& s, const Look& look) {
                                 "mean", "cosine", "gradient norm", "cosine");
   for (const NodeSignal& n : s.nodes) {
     out +=
-        fmt::format("{} {:<18} {} {:>10} {:>10} {:>8}  {} {:>8}\n", left(look.name(n.name), 28), n.kind,
+        fmt::format("{} {:<18} {} {:>10} {:>10} {:>8}  {} {:>8}\n", left(look.name(n.name), 28), look.name(n.kind),
                     right(with_error(n.forward.second_moment, look), 22), value_text(n.forward.variance), value_text(n.forward.mean),
                     value_text(n.forward.token_cosine), right(with_error(n.backward.norm, look), 22), value_text(n.backward.token_cosine));
   }
@@ -165,9 +166,11 @@ std::string header_text(const Signal& s, const Look& look) {
   const std::string drawn = fmt::format("{} from seed {}", s.seeds == 1 ? "1 draw" : fmt::format("{} draws", s.seeds), s.seed);
   const std::string how = s.seeds == 0 ? fmt::format("predicted ({} is how far one draw is off)", look.plus_minus()) : drawn;
   if (!a.changes.empty()) out += wrap(fmt::format("scheme {} sets {}", look.name(s.scheme), fmt::join(a.changes, ", ")), look.width, 0);
-  out += fmt::format("scheme {}, tokens {} {} x {}, {}\n\n", look.name(s.scheme), look.name(s.tokens), s.batch, s.seq_len,
-                     how + (s.weightless ? ", weightless" : ""));
-  return out;
+  return out +
+         wrap(fmt::format("scheme {}, tokens {} {} x {}, {}", look.name(s.scheme), look.name(s.tokens), s.batch, s.seq_len,
+                          how + (s.weightless ? ", weightless" : "")),
+              look.width, 0) +
+         "\n";
 }
 
 std::string findings_text(const Signal& s, const Look& look, bool full) {
