@@ -16,6 +16,13 @@ const ParameterSignal* find_role(const Signal& s, Role role) {
   return nullptr;
 }
 
+// Where a tied head raises a logit by mu, the loss is about mu: the scale that leaves 1 of it.
+std::string remedy_of_loss(const Signal& s, double size) {
+  if (!s.architecture.tied) return "a head with std 1/sqrt(width) or less, or a --set logit_scale";
+  return fmt::format("--set logit_scale={:.2g}, an untied head (--set tied=false), or a table of std 0.02 or less",
+                     s.architecture.logit_scale / size);
+}
+
 }  // namespace
 
 // Logits of variance v cost v/2 over a uniform guess. What is beyond that comes from a tied head, which raises the logit of
@@ -35,9 +42,7 @@ void check_loss(const Signal& s, Findings& out) {
                  fmt::format("{:.4g} instead of ln {} = {:.4g}: {}; 0.5 is a logit variance of 1, beyond which the first steps only "
                              "shrink the head",
                              best(s.loss), s.architecture.vocab, uniform, why),
-                 s.architecture.tied ? "embeddings with std 1/sqrt(width) or less and --set embedding_scale=0, a --set logit_scale, or an "
-                                       "untied head (--set tied=false)"
-                                     : "a head with std 1/sqrt(width) or less, or a --set logit_scale"});
+                 remedy_of_loss(s, raised ? best(s.loss) : std::sqrt(variance))});
 }
 
 void check_embedding_and_head(const Signal& s, Findings& out) {
@@ -49,8 +54,7 @@ void check_embedding_and_head(const Signal& s, Findings& out) {
     out.push_back({"embedding-head-balance", Severity::warning, table->name,
                    fmt::format("one table of std {:.3g} is both: as a head it gives logits of std {:.3g}, 1 is meant and 4 the limit",
                                best(table->std), std::sqrt(variance)),
-                   fmt::format("std 1/sqrt(width) = {:.2g} for the table, with --set embedding_scale=0 to enlarge it where it is read",
-                               1 / std::sqrt(static_cast<double>(s.architecture.width)))});
+                   "a table of std 0.02 or less, an untied head (--set tied=false), or a --set logit_scale"});
     return;
   }
   const ParameterSignal* head = find_role(s, Role::head);

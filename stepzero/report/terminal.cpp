@@ -164,7 +164,7 @@ std::string header_text(const Signal& s, const Look& look) {
   std::string out = fmt::format("{}  {} parameters, {} layers, width {}, {} heads\n", look.paint(Ink::bold, look.name(a.name)),
                                 with_commas(s.parameter_count), a.layers, a.width, a.heads);
   const std::string drawn = fmt::format("{} from seed {}", s.seeds == 1 ? "1 draw" : fmt::format("{} draws", s.seeds), s.seed);
-  const std::string how = s.seeds == 0 ? fmt::format("predicted ({} is how far one draw is off)", look.plus_minus()) : drawn;
+  const std::string how = s.seeds == 0 ? fmt::format("predicted ({} one draw's spread)", look.plus_minus()) : drawn;
   if (!a.changes.empty()) out += wrap(fmt::format("scheme {} sets {}", look.name(s.scheme), fmt::join(a.changes, ", ")), look.width, 0);
   return out +
          wrap(fmt::format("scheme {}, tokens {} {} x {}, {}", look.name(s.scheme), look.name(s.tokens), s.batch, s.seq_len,

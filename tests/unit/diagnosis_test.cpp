@@ -260,5 +260,24 @@ TEST(Diagnosis, RealModels) {
   EXPECT_TRUE(has(of({"norm_placement=sandwich"}, "megatron"), "scheme-misfit"));
 }
 
+// What a finding says to do removes it.
+TEST(Diagnosis, RemediesHelp) {
+  const auto of = [](const std::vector<std::string>& set, const char* scheme) {
+    return testing::predicted_signal("gpt2", set, scheme, 16);
+  };
+  const auto helps = [](const char* id, const Signal& before, const Signal& after) {
+    EXPECT_TRUE(has(before, id)) << id;
+    EXPECT_FALSE(has(after, id)) << id;
+  };
+  const Signal tied = of({"layers=4"}, "llama-depth");
+  helps("loss-at-start", tied, of({"layers=4", "tied=false"}, "llama-depth"));
+  const std::string remedy = testing::finding(tied, "loss-at-start").remedy, scale = remedy.substr(6, remedy.find(',') - 6);
+  EXPECT_TRUE(scale.starts_with("logit_scale=")) << remedy;
+  helps("loss-at-start", tied, of({"layers=4", scale}, "llama-depth"));
+  helps("embedding-drowned", of({"layers=4"}, "xavier-normal"), of({"layers=4", "embedding_scale=0"}, "xavier-normal"));
+  helps("depth-unscaled", of({"layers=12"}, "xavier-normal"), of({"layers=12"}, "megatron"));
+  helps("scheme-misfit", of({"layers=4", "norm=none"}, "xavier-normal"), of({"layers=4", "norm=none"}, "t-fixup"));
+}
+
 }  // namespace
 }  // namespace stepzero

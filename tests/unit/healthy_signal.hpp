@@ -38,4 +38,11 @@ inline NodeSignal& node(Signal& s, std::string_view name) {
   throw std::runtime_error("no node " + std::string(name));
 }
 
+inline Finding finding(const Signal& s, std::string_view id) {
+  for (const Finding& f : s.findings) {
+    if (f.id == id) return f;
+  }
+  throw std::runtime_error("no finding " + std::string(id));
+}
+
 }  // namespace stepzero::testing
