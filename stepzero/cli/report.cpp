@@ -30,7 +30,7 @@ Expected<Signal> signal_of(const ReportFlags& flags) {
   auto setup = prepare(flags);
   if (!setup) return std::unexpected(setup.error());
   Signal signal = predict(setup->graph, setup->architecture, setup->batch, *setup->scheme);
-  if (flags.measure || flags.weightless || !flags.weights.empty()) {
+  if (flags.measure || flags.seeds > 1 || flags.weightless || !flags.weights.empty()) {
     const auto real = measure_with_progress(*setup, flags, flags.weightless, flags.weights);
     if (!real) return real;
     signal = join(signal, *real);
@@ -46,6 +46,7 @@ Expected<Signal> alternative(const ReportFlags& flags, const std::string& scheme
   ReportFlags other;
   static_cast<CommonFlags&>(other) = flags;
   other.scheme = scheme;
+  other.seeds = 1;
   return signal_of(other);
 }
 
@@ -92,7 +93,7 @@ void declare_report(CLI::App& app, int& exit_code, const std::vector<std::string
   verb->add_option("--compare-schemes", flags->compare_schemes, "other schemes to lay over the charts, with commas between")
       ->delimiter(',');
   auto* weights = verb->add_option("--weights", flags->weights, "measure the weights of this .safetensors file beside the prediction");
-  verb->add_flag("--measure", flags->measure, "also measure: points with error bars beside the predicted lines");
+  verb->add_flag("--measure", flags->measure, "also measure, as --seeds above 1 does: points with error bars beside the predicted lines");
   verb->add_flag("--weightless", flags->weightless, "measure without making the weights: any size of model")->excludes(weights);
   for (const std::string& word : words) flags->command += " " + shell_word(word);
   flags->command.insert(0, "stepzero");

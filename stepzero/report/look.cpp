@@ -14,8 +14,6 @@ namespace stepzero {
 namespace {
 
 constexpr std::array<const char*, 8> eighths = {"▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};
-constexpr std::array<const char*, 8> heights = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-constexpr std::string_view ascii_heights = "_.-=+*%#";
 
 bool continues(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80; }
 
@@ -65,25 +63,6 @@ std::string Look::bar(double filled, std::size_t cells) const {
   std::string out;
   for (std::size_t i = 0; i < eighth / 8; ++i) out += eighths[7];
   if (eighth % 8 != 0) out += eighths[eighth % 8 - 1];
-  return out;
-}
-
-std::string Look::sparkline(const std::vector<double>& values) const {
-  double low = INFINITY, high = -INFINITY;
-  for (const double v : values) {
-    if (std::isfinite(v)) low = std::min(low, v), high = std::max(high, v);
-  }
-  std::string out;
-  for (const double v : values) {
-    const double share = high > low ? (v - low) / (high - low) : 0;
-    const auto step = std::isfinite(v) ? static_cast<std::size_t>(std::lround(7 * share)) : 0;
-    if (!std::isfinite(v))
-      out += '?';
-    else if (unicode)
-      out += heights[step];
-    else
-      out += ascii_heights[step];
-  }
   return out;
 }
 

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "stepzero/report/finding.hpp"
 
@@ -24,8 +23,6 @@ struct Look {
   [[nodiscard]] std::string text(std::string_view untrusted) const;
   // `filled` of `cells`, 0 to 1.
   [[nodiscard]] std::string bar(double filled, std::size_t cells) const;
-  // One character a value, scaled from the smallest to the largest.
-  [[nodiscard]] std::string sparkline(const std::vector<double>& values) const;
   [[nodiscard]] const char* plus_minus() const { return unicode ? "±" : "+-"; }
   [[nodiscard]] const char* arrow() const { return unicode ? "→" : "->"; }
   [[nodiscard]] const char* squared() const { return unicode ? "E[x²]" : "E[x^2]"; }

@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <vector>
 
 #include "stepzero/report/look.hpp"
 #include "stepzero/report/signal.hpp"

@@ -107,8 +107,6 @@ TEST(Look, Bars) {
   EXPECT_EQ(rich.bar(-3, 4), "");
   EXPECT_EQ(rich.bar(NAN, 4), "");
   EXPECT_EQ(plain.bar(0.5, 4), "##");
-  EXPECT_EQ(rich.sparkline({0, 1, 2}), "▁▅█");
-  EXPECT_EQ(plain.sparkline({0, NAN, 2}), "_?#");
 }
 
 TEST(Look, WrapsAndFits) {

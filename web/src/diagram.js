@@ -2,7 +2,7 @@
 // coloured by how large the signal is, and every box leads to its numbers.
 import { at, data, nodeAt } from './data.js';
 import { choice, h, svg } from './dom.js';
-import { best, number, uncertainty } from './format.js';
+import { best, number } from './format.js';
 import { color, onTheme } from './theme.js';
 
 const branches = [
