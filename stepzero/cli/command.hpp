@@ -80,6 +80,7 @@ Expected<Signal> measure_with_progress(const Setup& setup, const CommonFlags& fl
 void declare_measure(CLI::App& app, int& exit_code);
 void declare_predict(CLI::App& app, int& exit_code);
 void declare_compare(CLI::App& app, int& exit_code);
+void declare_report(CLI::App& app, int& exit_code, const std::vector<std::string>& words);  // words: the command line
 void declare_init(CLI::App& app, int& exit_code);
 void declare_diff(CLI::App& app, int& exit_code);
 void declare_explain(CLI::App& app, int& exit_code);

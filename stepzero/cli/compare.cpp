@@ -3,9 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "stepzero/cli/command.hpp"
+#include "stepzero/cli/present.hpp"
 #include "stepzero/report/compare.hpp"
-#include "stepzero/report/json.hpp"
 #include "stepzero/walks/measure.hpp"
 #include "stepzero/walks/predict.hpp"
 
@@ -15,7 +14,7 @@ namespace {
 
 struct CompareFlags : CommonFlags {
   bool weightless = false;
-  bool full = false;
+  ViewFlags view;
 };
 
 int run(const CompareFlags& flags) {
@@ -28,7 +27,7 @@ int run(const CompareFlags& flags) {
   Signal joined = join(theory, *real);
   joined.tokens = flags.tokens;
   joined.weightless = flags.weightless;
-  if (const int code = print(flags.json ? to_json(joined) + "\n" : compare_text(joined, flags.full)); code != Exit::fine) return code;
+  if (const int code = present(joined, flags, flags.view, compare_text); code != Exit::fine) return code;
   return std::ranges::any_of(compare(joined), &Comparison::wrong) ? Exit::findings : Exit::fine;
 }
 
@@ -40,7 +39,7 @@ void declare_compare(CLI::App& app, int& exit_code) {
   flags->seeds = 8;
   flags->declare(*verb);
   verb->add_flag("--weightless", flags->weightless, "measure without making the weights: any size of model");
-  verb->add_flag("--full", flags->full, "every number, not only the worst twelve");
+  flags->view.declare(*verb);
   verb->footer(
       "Exit code 1 when a number is off by more than both 5 standard errors and 10 %.\n\nExamples:\n  stepzero compare gpt2 --seeds 16\n  "
       "stepzero compare gpt2 --set layers=2 --set norm_placement=post --scheme he\n");

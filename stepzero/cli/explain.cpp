@@ -94,6 +94,7 @@ void declare_explain(CLI::App& app, int& exit_code) {
   auto name = std::make_shared<std::string>();
   CLI::App* verb = app.add_subcommand("explain", "the mathematics of an op, or the list of ops");
   verb->add_option("OP", *name, "a kind of op, as in the list");
+  verb->footer("Examples:\n  stepzero explain\n  stepzero explain rms_norm\n");
   verb->callback([&exit_code, name, verb] { exit_code = verb->count("OP") == 0 ? list_ops() : explain(*name); });
 }
 

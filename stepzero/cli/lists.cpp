@@ -127,7 +127,9 @@ int explain_scheme(const std::string& name, const std::string& model, const std:
 }  // namespace
 
 void declare_lists(CLI::App& app, int& exit_code) {
-  app.add_subcommand("models", "the models known by name")->callback([&exit_code] { exit_code = list_models(); });
+  auto* models = app.add_subcommand("models", "the models known by name");
+  models->footer("Examples:\n  stepzero models\n  stepzero models | grep llama\n");
+  models->callback([&exit_code] { exit_code = list_models(); });
   struct Flags {
     std::string name, model = "gpt2";
     std::vector<std::string> set;
@@ -137,7 +139,7 @@ void declare_lists(CLI::App& app, int& exit_code) {
   verb->add_option("NAME", flags->name, "a scheme, as in the list");
   verb->add_option("MODEL", flags->model, "a preset, a config.json, or a directory that holds one")->capture_default_str();
   verb->add_option("--set", flags->set, "override a field of the architecture: key=value, repeatable")->allow_extra_args(false);
-  verb->footer("Example:\n  stepzero schemes deepnet llama-3-8b\n");
+  verb->footer("Examples:\n  stepzero schemes\n  stepzero schemes deepnet llama-3-8b\n");
   verb->callback(
       [flags, &exit_code] { exit_code = flags->name.empty() ? list_schemes() : explain_scheme(flags->name, flags->model, flags->set); });
 }

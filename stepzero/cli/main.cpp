@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "stepzero/cli/command.hpp"
+#include "stepzero/cli/shell.hpp"
 #include "stepzero/core/memory.hpp"
 #include "stepzero/core/text.hpp"
 
@@ -57,7 +58,7 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, const std::ve
 // Threads that spin at a barrier ruin everything on a busy machine (a pass was seen to take ten times as long). libgomp
 // reads how long to spin before main runs, so the verbs that compute for long start once more with less.
 void spin_less(const std::vector<std::string>& words, char** argv) {
-  const bool long_verb = !words.empty() && (words.front() == "measure" || words.front() == "compare");
+  const bool long_verb = !words.empty() && (words.front() == "measure" || words.front() == "compare" || words.front() == "report");
   if (!long_verb || std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
   if (setenv("GOMP_SPINCOUNT", "10000", 0) == 0) (void)execv("/proc/self/exe", argv);  // where that fails, go on as we are
 }
@@ -66,15 +67,20 @@ int run(int argc, char** argv) {
   CLI::App app("stepzero: what a transformer will do before its first training step", "stepzero");
   app.set_version_flag("--version", "stepzero " STEPZERO_VERSION);
   app.require_subcommand(1);
+  app.footer(
+      "MODEL is a preset (stepzero models), a Hugging Face config.json, or a directory that holds one.\n\nExamples:\n  stepzero predict "
+      "llama-3-8b\n  stepzero report gpt2 --measure --seeds 4 -o report.html\n");
   int exit_code = cli::Exit::fine;
+  const std::vector<std::string> words(argv + 1, argv + argc);
   cli::declare_predict(app, exit_code);
   cli::declare_measure(app, exit_code);
   cli::declare_compare(app, exit_code);
+  cli::declare_report(app, exit_code, words);
   cli::declare_init(app, exit_code);
   cli::declare_diff(app, exit_code);
   cli::declare_explain(app, exit_code);
   cli::declare_lists(app, exit_code);
-  const std::vector<std::string> words(argv + 1, argv + argc);
+  cli::declare_shell(app, exit_code);
   if (words.empty()) return cli::print(app.help());
   spin_less(words, argv);
   try {

@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "stepzero/cli/command.hpp"
+#include "stepzero/cli/present.hpp"
 #include "stepzero/core/text.hpp"
-#include "stepzero/report/json.hpp"
 #include "stepzero/report/terminal.hpp"
 #include "stepzero/walks/measure.hpp"
 
@@ -15,7 +14,7 @@ namespace {
 struct MeasureFlags : CommonFlags {
   std::string weights;
   bool weightless = false;
-  bool full = false;
+  ViewFlags view;
 };
 
 int run(const MeasureFlags& flags) {
@@ -24,13 +23,14 @@ int run(const MeasureFlags& flags) {
   auto signal = measure_with_progress(*setup, flags, flags.weightless, flags.weights);
   if (!signal) return complain(signal.error());
   signal->tokens = flags.tokens;
-  if (const int code = print(flags.json ? to_json(*signal) + "\n" : to_text(*signal, flags.full)); code != Exit::fine) return code;
+  const int code = present(*signal, flags, flags.view, to_text);
+  if (code == Exit::usage) return code;
   if (const auto broken = find_not_finite(*signal)) {
     fmt::print(stderr, "stepzero: {} is not finite at {}\n  the signal overflowed or the weights hold NaN or Inf\n", broken->what,
                show(broken->where));
     return Exit::numerical;
   }
-  return Exit::fine;
+  return code;
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ void declare_measure(CLI::App& app, int& exit_code) {
   auto* weights = verb->add_option("--weights", flags->weights, "run the weights of this .safetensors file instead of drawing them");
   verb->add_flag("--weightless", flags->weightless, "sample the pass without making the weights: exact in law, any size of model")
       ->excludes(weights);
-  verb->add_flag("--full", flags->full, "every node and parameter, not only a row a layer");
+  flags->view.declare(*verb);
   verb->footer(
       "Examples:\n  stepzero measure gpt2 --seeds 4\n  stepzero measure gpt2 --set layers=48 --set norm_placement=post --scheme "
       "xavier-normal --json\n"

@@ -4,12 +4,12 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <ranges>
 #include <string_view>
 #include <tuple>
 
 #include <fmt/format.h>
 
-#include "stepzero/core/text.hpp"
 #include "stepzero/report/terminal.hpp"
 
 namespace stepzero {
@@ -64,30 +64,33 @@ double percentile(const std::vector<double>& sorted, double p) {
   return sorted[std::min(sorted.size() - 1, static_cast<std::size_t>(p * static_cast<double>(sorted.size())))];
 }
 
-std::string compare_text(const Signal& s, bool full) {
+std::string compare_text(const Signal& s, const Look& look, bool full) {
+  constexpr std::size_t narrow = 42;  // what the four numbers take
   const auto rows = compare(s);
-  std::string out = fmt::format("{}  {} parameters, scheme {}, tokens {} {} x {}, {} draws from seed {}\n\n", show(s.architecture.name),
-                                with_commas(s.parameter_count), show(s.scheme), show(s.tokens), s.batch, s.seq_len, s.seeds, s.seed);
-  out += fmt::format("{:<40} {:<22} {:>10} {:>10} {:>8} {:>6}\n", "where", "what", "predicted", "measured", "error", "z");
-  const std::size_t shown = full ? rows.size() : std::min<std::size_t>(12, rows.size());
-  for (std::size_t i = 0; i < shown; ++i) {
-    const Comparison& r = rows[i];
-    out += fmt::format("{:<40} {:<22} {:>10.4g} {:>10.4g} {:>+8.4f} {:>+6.1f}{}\n", show(r.where), r.what, r.predicted, r.measured, r.error,
-                       r.z, r.wrong() ? "  off" : "");
+  const auto wrong = std::ranges::count_if(rows, &Comparison::wrong);
+  std::string out = header_text(s, look);
+  out += wrong == 0 ? look.paint(Look::Ink::good, fmt::format("{} theory and measurement agree", look.unicode ? "✓" : "ok")) +
+                          fmt::format(": none of {} numbers is off by more than 5\n  standard errors and 10 %\n", rows.size())
+                    : fmt::format("{} {} of {} numbers are off by more than 5 standard errors and 10 %\n", look.mark(Severity::warning),
+                                  wrong, rows.size());
+  out += findings_text(s, look, full);
+  const std::size_t room = std::max<std::size_t>(look.width, 80) - narrow;
+  out += left("largest differences", room) + fmt::format("{:>11}{:>11}{:>9}{:>7}\n", "predicted", "measured", "error", "z");
+  const std::size_t shown = full ? rows.size() : std::min<std::size_t>(8, rows.size());
+  for (const Comparison& r : rows | std::views::take(shown)) {
+    out += left(fit(look, look.name(r.where) + " " + r.what, room), room) +
+           fmt::format("{:>11.4g}{:>11.4g}{:>+9.4f}{:>+7.1f}{}\n", r.predicted, r.measured, r.error, r.z, r.wrong() ? "  off" : "");
   }
   std::map<std::string, std::vector<double>> errors;
   for (const Comparison& r : rows)
     errors[r.what == "gradient norm" && r.where.find(".weight") != std::string::npos ? "weight gradient norm" : r.what].push_back(
         std::abs(r.error));
-  out += fmt::format("\n{:<24} {:>6} {:>9} {:>9} {:>9} {:>9}\n", "absolute error of", "n", "median", "90 %", "99 %", "worst");
+  out += "\n" + left("absolute error of", 26) + fmt::format("{:>8}{:>11}{:>11}{:>11}{:>11}\n", "n", "median", "90 %", "99 %", "worst");
   for (auto& [what, list] : errors) {
     std::ranges::sort(list);
-    out += fmt::format("{:<24} {:>6} {:>9.4f} {:>9.4f} {:>9.4f} {:>9.4f}\n", what, list.size(), percentile(list, 0.5),
-                       percentile(list, 0.9), percentile(list, 0.99), list.back());
+    out += left(what, 26) + fmt::format("{:>8}{:>11.4f}{:>11.4f}{:>11.4f}{:>11.4f}\n", list.size(), percentile(list, 0.5),
+                                        percentile(list, 0.9), percentile(list, 0.99), list.back());
   }
-  const auto wrong = std::ranges::count_if(rows, &Comparison::wrong);
-  out += wrong == 0 ? "\nnothing is off by more than 5 standard errors and 10 %\n"
-                    : fmt::format("\n{} of {} numbers are off by more than 5 standard errors and 10 %\n", wrong, rows.size());
   return out;
 }
 

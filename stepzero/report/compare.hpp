@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "stepzero/report/look.hpp"
 #include "stepzero/report/signal.hpp"
 
 namespace stepzero {
@@ -29,6 +30,7 @@ std::vector<Comparison> compare(const Signal& joined);  // worst first
 // Of an ascending list that is not empty.
 double percentile(const std::vector<double>& sorted, double p);
 
-std::string compare_text(const Signal& joined, bool full);
+// One screen: the verdict on theory, the largest differences, how large differences are; `full` lists them all.
+std::string compare_text(const Signal& joined, const Look& look, bool full);
 
 }  // namespace stepzero

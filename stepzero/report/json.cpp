@@ -69,6 +69,10 @@ Json json(const ParameterSignal& p) {
 
 Json json(const JacobianSignal& j) { return {{"from", j.from}, {"to", j.to}, {"square", json(j.square)}}; }
 
+Json json(const Finding& f) {
+  return {{"id", f.id}, {"severity", to_string(f.severity)}, {"where", f.where}, {"evidence", f.evidence}, {"remedy", f.remedy}};
+}
+
 template <class List>
 Json json_list(const List& list) {
   Json out = Json::array();
@@ -89,11 +93,13 @@ std::string to_json(const Signal& s) {
               {"loss", json(s.loss)},
               {"gradient_norm", json(s.gradient_norm)},
               {"growth", {{"forward", json(s.growth.forward)}, {"angle", json(s.growth.angle)}, {"gradient", json(s.growth.gradient)}}},
+              {"findings", json_list(s.findings)},
               {"nodes", json_list(s.nodes)},
               {"attention", json_list(s.attention)},
               {"parameters", json_list(s.parameters)}};
   if (!s.jacobians.empty()) out["jacobians"] = json_list(s.jacobians);
-  return out.dump(1, ' ', false, Json::error_handler_t::replace);
+  // ASCII only: a name may hold marks that reorder or hide what a terminal shows
+  return out.dump(1, ' ', true, Json::error_handler_t::replace);
 }
 
 }  // namespace stepzero

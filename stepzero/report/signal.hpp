@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "stepzero/models/architecture.hpp"
+#include "stepzero/ops/op.hpp"
+#include "stepzero/report/finding.hpp"
 
 namespace stepzero {
 
@@ -40,6 +42,8 @@ struct ParameterSignal {
   std::string name;
   std::vector<Index> shape;
   Value std, gradient_norm;
+  Role role = Role::gain;
+  int layer = -1;  // block it belongs to, -1 outside the blocks
 };
 
 // Slopes over the depth, per layer: of ln E[x^2] of the stream, of ln of the angle between its tokens (negative: they align),
@@ -70,6 +74,7 @@ struct Signal {
   std::vector<AttentionSignal> attention;
   std::vector<ParameterSignal> parameters;
   std::vector<JacobianSignal> jacobians;
+  std::vector<Finding> findings;  // diagnose() fills them in
 };
 
 // The growth of the nodes' predicted or measured values.

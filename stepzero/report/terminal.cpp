@@ -3,111 +3,141 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "stepzero/core/text.hpp"
+#include "stepzero/report/depth.hpp"
+#include "stepzero/report/diagnosis.hpp"
 
 namespace stepzero {
 
 namespace {
 
-// Four significant digits, never wider than nine characters.
-std::string number(double x) {
-  if (std::isnan(x)) return "nan";
-  if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
-  const double size = std::abs(x);
-  if (size != 0 && (size < 1e-3 || size >= 1e5)) return fmt::format("{:.2e}", x);
-  return fmt::format("{:.4g}", x);
-}
+using Ink = Look::Ink;
 
-std::string number(const Value& v) { return v.measured ? number(*v.measured) : v.predicted ? number(*v.predicted) : "-"; }
+std::string value_text(const Value& v) { return v.measured || v.predicted ? number(best(v)) : "-"; }
 
-std::string with_error(const Value& v) {
+std::string with_error(const Value& v, const Look& look) {
   const auto error = v.measured ? v.standard_error : v.spread;
-  return error ? fmt::format("{} +- {:.1e}", number(v), *error) : number(v);
+  return error ? fmt::format("{} {} {:.2g}", value_text(v), look.plus_minus(), *error) : value_text(v);
 }
 
-std::string header(const Signal& s) {
-  const Architecture& a = s.architecture;
-  std::string out = fmt::format("{}  {} parameters, {} layers, width {}, {} heads\n", show(a.name), with_commas(s.parameter_count),
-                                a.layers, a.width, a.heads);
-  const std::string how = s.seeds == 0 ? "predicted (+- is how far one draw is off)"
-                                       : fmt::format("{} from seed {}", s.seeds == 1 ? "1 draw" : fmt::format("{} draws", s.seeds), s.seed);
-  if (!a.changes.empty()) out += fmt::format("scheme {} sets {}\n", show(s.scheme), fmt::join(a.changes, ", "));
-  out += fmt::format("scheme {}, tokens {} {} x {}, {}\n\n", show(s.scheme), show(s.tokens), s.batch, s.seq_len,
-                     how + (s.weightless ? ", weightless" : ""));
-  return out;
-}
+// A column of the layer table: a number and a bar for every layer. The bar of sizes goes by their logarithm.
+struct Column {
+  std::string title;
+  std::vector<double> values;  // NaN: none
+  bool logarithmic = false;
+  double full = 1;  // a whole bar, where not logarithmic
+};
 
-// A row a layer: what enters it, what its branches add, how its attention looks, and the gradient that arrives.
-std::string layer_table(const Signal& s) {
-  std::map<std::string, const NodeSignal*> nodes;
-  for (const NodeSignal& n : s.nodes) nodes[n.name] = &n;
-  std::map<std::string, const AttentionSignal*> attention;
-  for (const AttentionSignal& a : s.attention) attention[a.name] = &a;
-  const auto second_moment = [&](const std::string& name) {
-    const auto it = nodes.find(name);
-    return it == nodes.end() ? std::string("-") : number(it->second->forward.second_moment);
-  };
-  std::string out = fmt::format("{:>5}  {:>9} {:>7} {:>9} {:>9}  {:>9} {:>7}  {:>9}\n", "", "stream", "token", "attn out", "ffn out",
-                                "score", "attn", "gradient");
-  out += fmt::format("{:>5}  {:>9} {:>7} {:>9} {:>9}  {:>9} {:>7}  {:>9}\n", "layer", "E[x^2]", "cosine", "E[x^2]", "E[x^2]", "variance",
-                     "entropy", "norm");
-  for (Index l = 0; l <= s.architecture.layers; ++l) {
-    const std::string block = fmt::format("blocks.{}.", l);
-    const NodeSignal* stream = nodes.at(fmt::format("stream.{}", l));
-    const auto a = attention.find(block + "attn");
-    out += fmt::format("{:>5}  {:>9} {:>7} {:>9} {:>9}  {:>9} {:>7}  {:>9}\n", l < s.architecture.layers ? fmt::format("{}", l) : "end",
-                       number(stream->forward.second_moment), number(stream->forward.token_cosine), second_moment(block + "attn.out"),
-                       second_moment(block + "ffn.out"), a == attention.end() ? "-" : number(a->second->score_variance),
-                       a == attention.end() ? "-" : number(a->second->entropy), number(stream->backward.norm));
+double share_of(const Column& c, double value) {
+  if (!c.logarithmic) return value / c.full;
+  double low = INFINITY, high = -INFINITY;
+  for (const double v : c.values) {
+    if (v > 0 && std::isfinite(v)) low = std::min(low, v), high = std::max(high, v);
   }
+  if (!(high > 0) || !(value > 0)) return 0;
+  // the smallest still shows, and a factor below 10 does not look like more
+  const double span = std::max(std::log(high / low), std::log(10.0));
+  return 0.06 + 0.94 * (1 - std::log(high / value) / span);
+}
+
+std::vector<Column> layer_columns(const Signal& s, const Stack& stack, const Look& look) {
+  Column signal{std::string("signal ") + look.squared(), {}, true}, gradient{"gradient norm", {}, true}, cosine{"token cosine", {}},
+      entropy{"attn entropy", {}}, added{"branches / stream", {}, true}, scores{"score variance", {}, true};
+  entropy.full = uniform_entropy(s, 0);
+  for (std::size_t l = 0; l < stack.layers.size(); ++l) {
+    const Layer& layer = stack.layers[l];
+    const bool inside = layer.attention != nullptr;
+    signal.values.push_back(best(layer.stream->forward.second_moment));
+    gradient.values.push_back(best(layer.stream->backward.norm));
+    cosine.values.push_back(best(layer.stream->forward.token_cosine));
+    entropy.values.push_back(inside ? best(layer.attention->entropy) : NAN);
+    entropy.full = std::max(entropy.full, uniform_entropy(s, l));
+    added.values.push_back(l < stack.depth() ? added_share(s, stack, l) : NAN);
+    scores.values.push_back(inside ? best(layer.attention->score_variance) : NAN);
+  }
+  return {signal, gradient, cosine, entropy, added, scores};
+}
+
+// As many columns as fit, at least four; what is left over makes the bars longer.
+std::string layer_table(const Signal& s, const Stack& stack, const Look& look, bool full) {
+  constexpr std::size_t label = 6, digits = 9, shortest = 8, longest = 16, rows = 14;
+  auto list = layer_columns(s, stack, look);
+  const std::size_t room = std::max<std::size_t>(look.width, 80) - label;
+  list.resize(std::clamp<std::size_t>(room / (digits + shortest + 1), 4, list.size()));
+  const std::size_t cell = room / list.size(), bar = std::min(longest, cell - digits - 1);
+  std::string out = right("layer", label - 1) + " ";
+  for (const Column& c : list) out += " " + left(c.title, digits + bar);
+  out = look.paint(Ink::dim, out.substr(0, out.find_last_not_of(' ') + 1)) + "\n";
+  const auto chosen = choose_rows(stack.layers.size(), full ? stack.layers.size() : rows);
+  for (const std::size_t l : chosen) {
+    std::string line = right(l < stack.depth() ? fmt::format("{}", l) : "end", label - 1) + " ";
+    for (const Column& c : list) {
+      const double v = c.values[l];
+      const std::string drawn = std::isnan(v) ? "" : look.bar(share_of(c, v), bar - 1);
+      line += " " + left(std::isnan(v) ? "-" : number(v), digits) + look.paint(Ink::accent, drawn) + std::string(bar - columns(drawn), ' ');
+    }
+    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  if (chosen.size() < stack.layers.size())
+    out += look.paint(Ink::dim, fmt::format("       {} of {} layers; --full shows all", chosen.size() - 1, stack.depth())) + "\n";
   return out;
 }
 
-std::string totals(const Signal& s) {
-  const double uniform = std::log(static_cast<double>(s.architecture.vocab));
-  std::string out =
-      fmt::format("\nloss           {}   (a uniform guess: ln {} = {:.4g})\n", with_error(s.loss), s.architecture.vocab, uniform);
-  out += fmt::format("gradient norm  {}\n", with_error(s.gradient_norm));
-  out += fmt::format("growth a layer signal e^{}, angle between tokens e^{}, gradient towards the input e^{}\n", number(s.growth.forward),
-                     number(s.growth.angle), number(s.growth.gradient));
-  for (const JacobianSignal& j : s.jacobians)
-    out += fmt::format("jacobian       {} to {}: {}\n", show(j.from), show(j.to), with_error(j.square));
+std::string largest_gradients(const Signal& s, const Look& look) {
   auto largest = s.parameters;
   const auto size = [](const ParameterSignal& p) {
-    const double norm = p.gradient_norm.measured.value_or(p.gradient_norm.predicted.value_or(0));
+    const double norm = best(p.gradient_norm);
     return std::isnan(norm) ? std::numeric_limits<double>::infinity() : norm;  // an order needs numbers
   };
   std::ranges::sort(largest, [&](const ParameterSignal& a, const ParameterSignal& b) {
     return std::pair(-size(a), a.name) < std::pair(-size(b), b.name);
   });
-  out += "largest        ";
+  std::string out;
+  const double total = best(s.gradient_norm) * best(s.gradient_norm);
   for (std::size_t i = 0; i < std::min<std::size_t>(3, largest.size()); ++i) {
-    out += fmt::format("{}{} {}", i == 0 ? "" : "\n               ", number(largest[i].gradient_norm), show(largest[i].name));
-  }
-  return out + "\n";
-}
-
-std::string node_table(const Signal& s) {
-  std::string out = fmt::format("\n{:<28} {:<18} {:>22} {:>10} {:>10} {:>8}  {:>22} {:>8}\n", "node", "kind", "E[x^2]", "variance", "mean",
-                                "cosine", "gradient norm", "cosine");
-  for (const NodeSignal& n : s.nodes) {
-    out += fmt::format("{:<28} {:<18} {:>22} {:>10} {:>10} {:>8}  {:>22} {:>8}\n", show(n.name), n.kind,
-                       with_error(n.forward.second_moment), number(n.forward.variance), number(n.forward.mean),
-                       number(n.forward.token_cosine), with_error(n.backward.norm), number(n.backward.token_cosine));
+    const ParameterSignal& p = largest[i];
+    out += fmt::format("{} {} {:>3.0f} %  {}\n", left(i == 0 ? "largest" : "", 14), left(value_text(p.gradient_norm), 9),
+                       100 * best(p.gradient_norm) * best(p.gradient_norm) / total, fit(look, look.name(p.name), look.width - 32));
   }
   return out;
 }
 
-std::string parameter_table(const Signal& s) {
+std::string totals(const Signal& s, const Look& look) {
+  const double uniform = std::log(static_cast<double>(s.architecture.vocab));
+  std::string out = fmt::format("{} {}   {}\n", left("loss", 14), look.paint(Ink::bold, with_error(s.loss, look)),
+                                look.paint(Ink::dim, fmt::format("a uniform guess: ln {} = {:.4g}", s.architecture.vocab, uniform)));
+  out += fmt::format("{} {}\n", left("gradient norm", 14), look.paint(Ink::bold, with_error(s.gradient_norm, look)));
+  out += largest_gradients(s, look);
+  const auto power = [](const Value& v) { return v.measured || v.predicted ? fmt::format("e^{:+.3g}", best(v)) : "-"; };
+  out += fmt::format("{} signal {}, token angle {}, gradient {}\n", left("growth a layer", 14), power(s.growth.forward),
+                     power(s.growth.angle), power(s.growth.gradient));
+  for (const JacobianSignal& j : s.jacobians)
+    out += fmt::format("{} {} to {}: {}\n", left("jacobian", 14), look.name(j.from), look.name(j.to), with_error(j.square, look));
+  return out;
+}
+
+std::string node_table(const Signal& s, const Look& look) {
+  std::string out = fmt::format("\n{:<28} {:<18} {:>22} {:>10} {:>10} {:>8}  {:>22} {:>8}\n", "node", "kind", look.squared(), "variance",
+                                "mean", "cosine", "gradient norm", "cosine");
+  for (const NodeSignal& n : s.nodes) {
+    out +=
+        fmt::format("{} {:<18} {} {:>10} {:>10} {:>8}  {} {:>8}\n", left(look.name(n.name), 28), look.name(n.kind),
+                    right(with_error(n.forward.second_moment, look), 22), value_text(n.forward.variance), value_text(n.forward.mean),
+                    value_text(n.forward.token_cosine), right(with_error(n.backward.norm, look), 22), value_text(n.backward.token_cosine));
+  }
+  return out;
+}
+
+std::string parameter_table(const Signal& s, const Look& look) {
   std::string out = fmt::format("\n{:<48} {:>14} {:>10} {:>22}\n", "parameter", "shape", "std", "gradient norm");
   for (const ParameterSignal& p : s.parameters) {
-    const std::string shape = p.shape.size() == 2 ? fmt::format("{} x {}", p.shape[0], p.shape[1]) : fmt::format("{}", p.shape[0]);
-    out += fmt::format("{:<48} {:>14} {:>10} {:>22}\n", show(p.name), shape, number(p.std), with_error(p.gradient_norm));
+    const std::string shape = fmt::format("{}", fmt::join(p.shape, " x "));
+    out += fmt::format("{} {:>14} {:>10} {}\n", left(look.name(p.name), 48), shape, value_text(p.std),
+                       right(with_error(p.gradient_norm, look), 22));
   }
   return out;
 }
@@ -121,10 +151,57 @@ std::string with_commas(Index n) {
   return digits;
 }
 
-std::string to_text(const Signal& s, bool full) {
-  std::string out = header(s) + layer_table(s);
-  if (full) out += node_table(s) + parameter_table(s);
-  return out + totals(s);
+std::vector<std::size_t> choose_rows(std::size_t n, std::size_t rows) {
+  std::vector<std::size_t> chosen;
+  const std::size_t step = n <= rows ? 1 : (n + rows - 3) / (rows - 1);
+  for (std::size_t i = 0; i + 1 < n; i += step) chosen.push_back(i);
+  if (n > 0) chosen.push_back(n - 1);
+  return chosen;
+}
+
+std::string header_text(const Signal& s, const Look& look) {
+  const Architecture& a = s.architecture;
+  std::string out = fmt::format("{}  {} parameters, {} layers, width {}, {} heads\n", look.paint(Ink::bold, look.name(a.name)),
+                                with_commas(s.parameter_count), a.layers, a.width, a.heads);
+  const std::string drawn = fmt::format("{} from seed {}", s.seeds == 1 ? "1 draw" : fmt::format("{} draws", s.seeds), s.seed);
+  const std::string how = s.seeds == 0 ? fmt::format("predicted ({} one draw's spread)", look.plus_minus()) : drawn;
+  if (!a.changes.empty()) out += wrap(fmt::format("scheme {} sets {}", look.name(s.scheme), fmt::join(a.changes, ", ")), look.width, 0);
+  return out +
+         wrap(fmt::format("scheme {}, tokens {} {} x {}, {}", look.name(s.scheme), look.name(s.tokens), s.batch, s.seq_len,
+                          how + (s.weightless ? ", weightless" : "")),
+              look.width, 0) +
+         "\n";
+}
+
+std::string findings_text(const Signal& s, const Look& look, bool full) {
+  const bool fine = !any_at_least(s.findings, Severity::warning);
+  const std::string mark = fine ? look.paint(Ink::good, look.unicode ? "✓" : "ok") : look.mark(s.findings.front().severity);
+  const Ink ink = fine ? Ink::good : any_at_least(s.findings, Severity::error) ? Ink::bad : Ink::warn;
+  std::string out = fmt::format("{} {}\n", mark, look.paint(ink, verdict(s.findings)));
+  for (const Finding& f : s.findings) {
+    const std::string title = look.paint(f.severity == Severity::note ? Ink::dim : Ink::bold, look.name(f.id));
+    if (f.severity == Severity::note && !full) {
+      const auto known = std::ranges::find(diagnoses(), f.id, &Diagnosis::id);
+      const std::string meaning = known == diagnoses().end() ? f.evidence : known->meaning;
+      std::string lines = wrap(look.text(f.id + ": " + meaning), look.width, 4);
+      out += "  " + look.mark(f.severity) + look.paint(Ink::dim, lines.substr(3));
+      continue;
+    }
+    out += fmt::format("  {} {} at {}\n", look.mark(f.severity), title, fit(look, look.name(f.where), look.width - f.id.size() - 10));
+    out += wrap(look.text(f.evidence), look.width, 4);
+    out += wrap(fmt::format("{} {}", look.arrow(), look.text(f.remedy)), look.width, 4, 2 + (look.unicode ? 0 : 1));
+  }
+  return out + "\n";
+}
+
+std::string to_text(const Signal& s, const Look& look, bool full) {
+  std::string out = header_text(s, look) + findings_text(s, look, full);
+  for (const Stack& stack : stacks(s)) {
+    if (!stack.prefix.empty()) out += stack.prefix.substr(0, stack.prefix.size() - 1) + "\n";
+    out += layer_table(s, stack, look, full) + "\n";
+  }
+  if (full) out += node_table(s, look) + parameter_table(s, look) + "\n";
+  return out + totals(s, look);
 }
 
 }  // namespace stepzero

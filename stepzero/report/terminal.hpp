@@ -1,14 +1,24 @@
 #pragma once
 #include <string>
+#include <vector>
 
+#include "stepzero/report/look.hpp"
 #include "stepzero/report/signal.hpp"
 
 namespace stepzero {
 
-// One screen: what model, a row a layer, the totals. `full` adds every node and parameter.
-std::string to_text(const Signal& signal, bool full);
+// One screen: what model, the verdict and the findings, a row a layer with bars, the totals. `full` explains the notes and
+// adds every layer, node and parameter.
+std::string to_text(const Signal& signal, const Look& look, bool full);
+
+// Its parts, for other views.
+std::string header_text(const Signal& signal, const Look& look);
+std::string findings_text(const Signal& signal, const Look& look, bool full);
 
 // 124439808 -> "124,439,808"
 std::string with_commas(Index n);
+
+// Which of `n` rows to show in `rows` lines: all, or evenly chosen with the first and the last.
+std::vector<std::size_t> choose_rows(std::size_t n, std::size_t rows);
 
 }  // namespace stepzero

@@ -38,7 +38,7 @@ Signal describe(const Graph& graph, const Architecture& a, const Batch& batch) {
     signal.nodes.push_back({.name = node.name, .kind = kind_of(node.op), .grade = "measured", .forward = {}, .backward = {}});
     if (std::holds_alternative<Attention>(node.op)) signal.attention.push_back({attention_name(node.name), {}, {}, {}});
   }
-  for (const Param& p : graph.params) signal.parameters.push_back({p.name, p.shape, {}, {}});
+  for (const Param& p : graph.params) signal.parameters.push_back({p.name, p.shape, {}, {}, p.role, p.layer});
   return signal;
 }
 

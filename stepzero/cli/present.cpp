@@ -1,0 +1,90 @@
+#include "stepzero/cli/present.hpp"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+#include <charconv>
+#include <cstdlib>
+#include <span>
+
+#include "stepzero/io/output.hpp"
+#include "stepzero/report/diagnosis.hpp"
+#include "stepzero/report/export.hpp"
+#include "stepzero/report/json.hpp"
+
+namespace stepzero::cli {
+
+namespace {
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// As the C library reads it: the first that is set decides.
+bool utf8_locale() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const std::string value = environment(name);
+    if (!value.empty())
+      return value.find("UTF-8") != std::string::npos || value.find("utf8") != std::string::npos || value.find("UTF8") != std::string::npos;
+  }
+  return false;
+}
+
+std::size_t width_of_output() {
+  constexpr std::size_t usual = 80, most = 500;
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return std::min<std::size_t>(size.ws_col, most);
+  const std::string columns = environment("COLUMNS");
+  std::size_t asked = 0;
+  const auto [end, error] = std::from_chars(columns.data(), columns.data() + columns.size(), asked);
+  return error == std::errc() && end == columns.data() + columns.size() && asked > 0 ? std::min(asked, most) : usual;
+}
+
+}  // namespace
+
+Look look_of_output() {
+  const bool terminal = isatty(STDOUT_FILENO) == 1;
+  const bool color = terminal && environment("NO_COLOR").empty() && environment("TERM") != "dumb";
+  return {.width = width_of_output(), .color = color, .unicode = utf8_locale()};
+}
+
+void ViewFlags::declare(CLI::App& app) {
+  app.add_flag("--full", full, "everything: all layers, nodes and parameters, and what the notes say");
+  app.add_option("--csv", csv, "also write every number to this file, a row each");
+  app.add_option("--markdown", markdown, "also write the findings and the layers to this file, to paste into an issue");
+  app.add_option("--fail-on", fail_on, "exit with 1 where there is a finding of this severity or worse: note, warning, error")
+      ->check(CLI::IsMember({"note", "warning", "error"}));
+}
+
+Expected<void> write_file(const std::string& path, std::string_view text) {
+  auto file = OutputFile::create(path, text.size(), true);
+  if (!file) return std::unexpected(file.error());
+  if (auto done = file->write(std::as_bytes(std::span(text))); !done) return done;
+  return file->commit();
+}
+
+int write_tables(const Signal& signal, const ViewFlags& view) {
+  if (!view.csv.empty()) {
+    if (const auto done = write_file(view.csv, to_csv(signal)); !done) return complain(done.error());
+  }
+  if (!view.markdown.empty()) {
+    if (const auto done = write_file(view.markdown, to_markdown(signal)); !done) return complain(done.error());
+  }
+  return Exit::fine;
+}
+
+int judge(const Signal& signal, const ViewFlags& view) {
+  if (view.fail_on.empty()) return Exit::fine;
+  const Severity least = view.fail_on == "error" ? Severity::error : view.fail_on == "warning" ? Severity::warning : Severity::note;
+  return any_at_least(signal.findings, least) ? Exit::findings : Exit::fine;
+}
+
+int present(Signal& signal, const CommonFlags& common, const ViewFlags& view, const TextView& text) {
+  signal.findings = diagnose(signal);
+  if (const int code = write_tables(signal, view); code != Exit::fine) return code;
+  const std::string result = common.json ? to_json(signal) + "\n" : text(signal, look_of_output(), view.full);
+  if (const int code = print(result); code != Exit::fine) return code;
+  return judge(signal, view);
+}
+
+}  // namespace stepzero::cli

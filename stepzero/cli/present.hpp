@@ -1,0 +1,36 @@
+#pragma once
+// How predict, measure, compare and report show a signal: the same flags, the same views, the same exit codes.
+#include <functional>
+#include <string>
+
+#include "stepzero/cli/command.hpp"
+#include "stepzero/report/look.hpp"
+
+namespace stepzero::cli {
+
+// What standard output takes: its width, colour unless NO_COLOR or a pipe, more than ASCII where the locale has it.
+Look look_of_output();
+
+struct ViewFlags {
+  bool full = false;
+  std::string csv;
+  std::string markdown;
+  std::string fail_on;
+
+  void declare(CLI::App& app);
+};
+
+using TextView = std::function<std::string(const Signal&, const Look&, bool full)>;
+
+// Diagnoses the signal, writes the files that were asked for and prints it as text or JSON. Exit::findings where --fail-on
+// says so.
+int present(Signal& signal, const CommonFlags& common, const ViewFlags& view, const TextView& text);
+
+// The parts, for a verb that prints something else.
+int write_tables(const Signal& signal, const ViewFlags& view);
+int judge(const Signal& signal, const ViewFlags& view);
+
+// A whole file or none; an existing one is replaced.
+Expected<void> write_file(const std::string& path, std::string_view text);
+
+}  // namespace stepzero::cli

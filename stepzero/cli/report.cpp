@@ -1,0 +1,106 @@
+#include <memory>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "stepzero/cli/present.hpp"
+#include "stepzero/core/text.hpp"
+#include "stepzero/report/compare.hpp"
+#include "stepzero/report/diagnosis.hpp"
+#include "stepzero/report/html.hpp"
+#include "stepzero/report/json.hpp"
+#include "stepzero/report/terminal.hpp"
+#include "stepzero/walks/predict.hpp"
+
+namespace stepzero::cli {
+
+namespace {
+
+struct ReportFlags : CommonFlags {
+  ViewFlags view;
+  std::string output = "report.html";
+  std::vector<std::string> compare_schemes;
+  bool measure = false;
+  bool weightless = false;
+  std::string weights;
+  std::string command;
+};
+
+Expected<Signal> signal_of(const ReportFlags& flags) {
+  auto setup = prepare(flags);
+  if (!setup) return std::unexpected(setup.error());
+  Signal signal = predict(setup->graph, setup->architecture, setup->batch, *setup->scheme);
+  if (flags.measure || flags.seeds > 1 || flags.weightless || !flags.weights.empty()) {
+    const auto real = measure_with_progress(*setup, flags, flags.weightless, flags.weights);
+    if (!real) return real;
+    signal = join(signal, *real);
+    signal.weightless = flags.weightless;
+  }
+  signal.tokens = flags.tokens;
+  signal.findings = diagnose(signal);
+  return signal;
+}
+
+// The same model by theory under another scheme.
+Expected<Signal> alternative(const ReportFlags& flags, const std::string& scheme) {
+  ReportFlags other;
+  static_cast<CommonFlags&>(other) = flags;
+  other.scheme = scheme;
+  other.seeds = 1;
+  return signal_of(other);
+}
+
+std::string summary(const Signal& s, const ReportFlags& flags, std::size_t bytes) {
+  const Look look = look_of_output();
+  return header_text(s, look) + findings_text(s, look, flags.view.full) +
+         fmt::format("wrote {}  {:.0f} kB\n", show(flags.output), static_cast<double>(bytes) * 1e-3);
+}
+
+int run(const ReportFlags& flags) {
+  auto signal = signal_of(flags);
+  if (!signal) return complain(signal.error());
+  Page page{std::move(*signal), {}, flags.command, STEPZERO_VERSION};
+  for (const std::string& scheme : flags.compare_schemes) {
+    auto other = alternative(flags, scheme);
+    if (!other) return complain(other.error());
+    page.alternatives.push_back(std::move(*other));
+  }
+  const std::string html = to_html(page);
+  if (const auto done = write_file(flags.output, html); !done) return complain(done.error());
+  if (const int code = write_tables(page.signal, flags.view); code != Exit::fine) return code;
+  const std::string text = flags.json ? to_json(page.signal) + "\n" : summary(page.signal, flags, html.size());
+  if (const int code = print(text); code != Exit::fine) return code;
+  return judge(page.signal, flags.view);
+}
+
+}  // namespace
+
+// A word as a shell would take it.
+std::string shell_word(const std::string& word) {
+  const std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+void declare_report(CLI::App& app, int& exit_code, const std::vector<std::string>& words) {
+  auto* verb = app.add_subcommand("report", "one self-contained HTML page: verdict, charts over the depth, every number");
+  auto flags = std::make_shared<ReportFlags>();
+  flags->declare(*verb);
+  flags->view.declare(*verb);
+  verb->add_option("-o,--output", flags->output, "the page")->capture_default_str();
+  verb->add_option("--compare-schemes", flags->compare_schemes, "other schemes to lay over the charts, with commas between")
+      ->delimiter(',');
+  auto* weights = verb->add_option("--weights", flags->weights, "measure the weights of this .safetensors file beside the prediction");
+  verb->add_flag("--measure", flags->measure, "also measure, as --seeds above 1 does: points with error bars beside the predicted lines");
+  verb->add_flag("--weightless", flags->weightless, "measure without making the weights: any size of model")->excludes(weights);
+  for (const std::string& word : words) flags->command += " " + shell_word(word);
+  flags->command.insert(0, "stepzero");
+  verb->footer(
+      "Examples:\n  stepzero report gpt2 --measure --seeds 8 -o report.html\n"
+      "  stepzero report llama-3-8b --compare-schemes megatron,llama-depth -o llama.html\n");
+  verb->callback([flags, &exit_code] { exit_code = run(*flags); });
+}
+
+}  // namespace stepzero::cli

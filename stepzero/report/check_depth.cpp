@@ -1,0 +1,126 @@
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "stepzero/report/checks.hpp"
+
+namespace stepzero {
+
+namespace {
+
+constexpr std::size_t shallowest = 4;  // growth over fewer layers says nothing
+
+double stream_square(const Stack& stack, std::size_t l) { return best(stack.layers[l].stream->forward.second_moment); }
+double stream_gradient(const Stack& stack, std::size_t l) { return best(stack.layers[l].stream->backward.norm); }
+
+std::string against_growth(const Architecture& a) {
+  if (a.norm == NormKind::none) return "put a norm before every branch, or use a scheme made for no norms: t-fixup, fixup, rezero";
+  return "divide what the branches add by sqrt(2 layers): scheme megatron, or --set residual_scale";
+}
+
+}  // namespace
+
+// Branches that are independent of each other add their squares, so the second half of the layers at most doubles the
+// stream: 4 times (a growth with the square of the depth) means that it multiplies.
+void check_signal_growth(const Signal& s, const Stack& stack, Findings& out) {
+  const std::size_t last = stack.depth(), middle = last / 2;
+  if (last < shallowest) return;
+  const double from = stream_square(stack, middle), to = stream_square(stack, last), ratio = to / from;
+  const double rate = std::log(ratio) / static_cast<double>(last - middle);
+  if (ratio > 4) {
+    out.push_back({"signal-explodes", ratio > 1e3 ? Severity::error : Severity::warning, stack.stream(last),
+                   fmt::format("E[x^2] grows from {:.3g} at {} to {:.3g}, {:.3g} times or e^{:.2g} a layer; over the second half of the "
+                               "layers independent branches double it at most, 4 times is the limit",
+                               from, stack.stream(middle), to, ratio, rate),
+                   against_growth(s.architecture)});
+  }
+  if (ratio < 0.25) {
+    out.push_back({"signal-vanishes", ratio < 1e-3 ? Severity::error : Severity::warning, stack.stream(last),
+                   fmt::format("E[x^2] falls from {:.3g} at {} to {:.3g}, e^{:.2g} a layer; a residual stream keeps what it has, "
+                               "a quarter over the second half of the layers is the limit",
+                               from, stack.stream(middle), to, rate),
+                   "let the skip pass unscaled (--set skip_scale=1), or put a norm before every branch"});
+  }
+}
+
+// What a power of the depth explains is no explosion: normed branches of equal size give at most a growth with the depth
+// itself, so it is 4 times over the second half, or 4 times the number of layers in all. The first block is left out, since
+// small embeddings enlarge the gradient there (embedding-drowned).
+void check_gradient_growth(const Signal& s, const Stack& stack, Findings& out) {
+  const std::size_t last = stack.depth();
+  if (last < shallowest) return;
+  const double top = stream_gradient(stack, last), bottom = stream_gradient(stack, 1), ratio = bottom / top;
+  const double half = stream_gradient(stack, last / 2) / top, limit = 4 * static_cast<double>(last);
+  const double rate = std::log(ratio) / static_cast<double>(last - 1);
+  if (ratio > limit || half > 4) {
+    out.push_back(
+        {"gradient-explodes", ratio > 1e4 ? Severity::error : Severity::warning, stack.stream(1),
+         fmt::format("the gradient's norm is {:.3g} at {} and {:.3g} at {}: {:.3g} times, e^{:.2g} a layer, and {:.3g} times over "
+                     "the second half; normed branches give less than the number of layers, and less than 4 over a half",
+                     bottom, stack.stream(1), top, stack.stream(last), ratio, rate, half),
+         s.architecture.norm_placement == NormPlacement::post ? "scheme deepnet or admin, or norms before the branches"
+                                                              : against_growth(s.architecture)});
+  }
+  if (ratio < 0.1) {
+    out.push_back({"gradient-vanishes", ratio < 1e-4 ? Severity::error : Severity::warning, stack.stream(1),
+                   fmt::format("the gradient's norm falls from {:.3g} at {} to {:.3g} at {}, e^{:.2g} a layer; below a tenth the first "
+                               "layers learn far slower than the last",
+                               top, stack.stream(last), bottom, stack.stream(1), rate),
+                   s.architecture.norm_placement == NormPlacement::post
+                       ? "scheme deepnet or admin, or norms before the branches (--set norm_placement=pre)"
+                       : "let the skip pass unscaled, or norms before the branches (--set norm_placement=pre)"});
+  }
+}
+
+// At cosine c only 1 - c of a token's square differs from the other tokens'.
+void check_rank(const Signal& s, const Stack& stack, Findings& out) {
+  const std::size_t last = stack.depth();
+  const double first = best(stack.layers[0].stream->forward.token_cosine), cosine = best(stack.layers[last].stream->forward.token_cosine);
+  if (!(cosine > 0.95) || !(cosine - first > 0.05)) return;
+  std::size_t at = 0;
+  while (!(best(stack.layers[at].stream->forward.token_cosine) > 0.95)) ++at;
+  out.push_back({"rank-collapse", cosine > 0.99 ? Severity::error : Severity::warning, stack.stream(last),
+                 fmt::format("the mean cosine between tokens rises from {:.2g} to {:.4g} and passes 0.95 at {}; beyond it less than 5 % of "
+                             "a token's size tells it from the others",
+                             first, cosine, stack.stream(at)),
+                 s.architecture.norm_placement == NormPlacement::post
+                     ? "scheme deepnet or admin, which keep the skip larger than the branches"
+                     : "smaller branches (scheme megatron, --set residual_scale), larger embeddings, or fewer layers"});
+}
+
+void check_branches(const Signal& s, const Stack& stack, Findings& out) {
+  const std::size_t last = stack.depth();
+  if (last == 0) return;
+  double most = 0, most_inside = 0;
+  std::size_t where = 0, where_inside = 0;
+  for (std::size_t l = 0; l < last; ++l) {
+    const double share = added_share(s, stack, l);
+    if (share > most) most = share, where = l;
+    if (l > 0 && share > most_inside) most_inside = share, where_inside = l;
+  }
+  if (most < 1e-5) {
+    out.push_back({"branches-negligible", most == 0 ? Severity::note : Severity::warning, stack.block(where),
+                   most == 0 ? std::string("every block adds exactly 0: the scheme starts from the identity")
+                             : fmt::format("the block that adds most adds {:.2g} of the stream's square; below 1e-5, 0.3 % of its size, "
+                                           "the model starts as if it had no layers",
+                                           most),
+                   most == 0 ? "as meant by the scheme; only the last matrices or gains learn in the first steps"
+                             : "larger branches: a larger residual_scale, branch gain or output projection"});
+  }
+  if (const double first = added_share(s, stack, 0); first > 100) {
+    const double kick = stream_gradient(stack, 0) / stream_gradient(stack, 1);
+    out.push_back({"embedding-drowned", Severity::note, stack.stream(0),
+                   fmt::format("the first block adds {:.3g} times the embeddings' square ({:.2g}), and their gradient is {:.2g} times that "
+                               "of the next layer; beyond 100 times a token's identity is less than a tenth of its size",
+                               first, stream_square(stack, 0), kick),
+                   "embeddings of unit size: --set embedding_scale=0 (sqrt(width)), or scheme llama-depth"});
+  }
+  if (most_inside > 10) {
+    out.push_back({"branch-dominant", Severity::warning, stack.block(where_inside),
+                   fmt::format("the block adds {:.3g} times the square of the stream it reads; beyond 10 times what came before is noise",
+                               most_inside),
+                   against_growth(s.architecture)});
+  }
+}
+
+}  // namespace stepzero

@@ -1,0 +1,38 @@
+#pragma once
+// The parts of the diagnosis, one file each: report/check_*.cpp. A check adds what it finds.
+#include <vector>
+
+#include "stepzero/report/depth.hpp"
+
+namespace stepzero {
+
+using Findings = std::vector<Finding>;
+
+// check_depth.cpp: along one residual stream
+void check_signal_growth(const Signal& s, const Stack& stack, Findings& out);
+void check_gradient_growth(const Signal& s, const Stack& stack, Findings& out);
+void check_rank(const Signal& s, const Stack& stack, Findings& out);
+void check_branches(const Signal& s, const Stack& stack, Findings& out);
+
+// check_attention.cpp
+void check_entropy(const Signal& s, const Stack& stack, Findings& out);
+void check_scores(const Signal& s, const Stack& stack, Findings& out);
+void check_query_gradients(const Signal& s, const Stack& stack, Findings& out);
+
+// check_head.cpp
+void check_loss(const Signal& s, Findings& out);
+void check_embedding_and_head(const Signal& s, Findings& out);
+void check_one_tensor(const Signal& s, Findings& out);
+
+// check_range.cpp
+void check_finite(const Signal& s, Findings& out);
+void check_half_precision(const Signal& s, Findings& out);
+void check_quarter_precision(const Signal& s, Findings& out);
+void check_rounding(const Signal& s, const Stack& stack, Findings& out);
+
+// check_design.cpp
+void check_depth_scaling(const Signal& s, Findings& out);
+void check_gated_scaling(const Signal& s, Findings& out);
+void check_scheme(const Signal& s, Findings& out);
+
+}  // namespace stepzero

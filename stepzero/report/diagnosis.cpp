@@ -1,0 +1,88 @@
+#include "stepzero/report/diagnosis.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "stepzero/report/checks.hpp"
+
+namespace stepzero {
+
+namespace {
+
+constexpr std::array known = std::to_array<Diagnosis>({
+    {"not-finite", "a number is infinite or undefined: the pass overflowed, or the weights hold NaN or Inf"},
+    {"signal-explodes", "the residual stream multiplies from layer to layer instead of adding up"},
+    {"signal-vanishes", "the residual stream dies out with depth"},
+    {"gradient-explodes", "gradients multiply on their way to the input"},
+    {"gradient-vanishes", "gradients die out on their way to the input"},
+    {"rank-collapse", "all tokens point the same way at the end: the model cannot tell them apart"},
+    {"branches-negligible", "the blocks add next to nothing: the model starts as if it had no layers"},
+    {"branch-dominant", "a block in the middle overwrites what came before it"},
+    {"embedding-drowned", "the first block overwrites the embeddings"},
+    {"entropy-collapse", "attention looks at a single token"},
+    {"attention-uniform", "attention looks at everything alike"},
+    {"score-variance", "attention scores are far larger than 1"},
+    {"qk-gradient-vanishes", "queries and keys get almost no gradient: attention will not learn where to look"},
+    {"loss-at-start", "the first loss is far from that of a uniform guess, ln V"},
+    {"embedding-head-balance", "the token table and the head need different sizes"},
+    {"gradient-dominated", "one tensor makes up most of the gradient: clipping by the global norm is ruled by it"},
+    {"fp16-overflow", "activations leave the range of float16"},
+    {"fp16-underflow", "gradients are flushed to zero in float16"},
+    {"fp8-range", "activations leave the range of fp8 E4M3"},
+    {"bf16-rounding", "what a block adds is lost when bfloat16 rounds the sum"},
+    {"depth-unscaled", "a deep stack whose branches are as large as those of a shallow one"},
+    {"depth-scale-misplaced", "the up projection of a gated feed-forward was divided by depth along with the down projection"},
+    {"scheme-misfit", "the initialization was made for another placement of norms"},
+});
+
+}  // namespace
+
+std::span<const Diagnosis> diagnoses() { return known; }
+
+std::vector<Finding> diagnose(const Signal& s) {
+  Findings out;
+  check_finite(s, out);
+  // a signal that is not finite would only set off everything else
+  if (!out.empty()) return out;
+  for (const Stack& stack : stacks(s)) {
+    check_signal_growth(s, stack, out);
+    check_gradient_growth(s, stack, out);
+    check_rank(s, stack, out);
+    check_branches(s, stack, out);
+    check_entropy(s, stack, out);
+    check_scores(s, stack, out);
+    check_query_gradients(s, stack, out);
+    check_rounding(s, stack, out);
+  }
+  check_loss(s, out);
+  check_embedding_and_head(s, out);
+  check_one_tensor(s, out);
+  check_half_precision(s, out);
+  check_quarter_precision(s, out);
+  check_depth_scaling(s, out);
+  check_gated_scaling(s, out);
+  check_scheme(s, out);
+  // a few elements in the order of the checks: an insertion sort keeps it, without a temporary buffer
+  for (std::size_t i = 1; i < out.size(); ++i) {
+    for (std::size_t j = i; j > 0 && out[j - 1].severity < out[j].severity; --j) std::swap(out[j - 1], out[j]);
+  }
+  return out;
+}
+
+bool any_at_least(std::span<const Finding> findings, Severity severity) {
+  return std::ranges::any_of(findings, [&](const Finding& f) { return f.severity >= severity; });
+}
+
+std::string verdict(std::span<const Finding> findings) {
+  std::vector<std::string> parts;
+  for (const Severity severity : {Severity::error, Severity::warning, Severity::note}) {
+    const auto n = std::ranges::count(findings, severity, &Finding::severity);
+    if (n > 0) parts.push_back(fmt::format("{} {}{}", n, to_string(severity), n == 1 ? "" : "s"));
+  }
+  return parts.empty() ? "nothing stands out" : fmt::format("{}", fmt::join(parts, ", "));
+}
+
+}  // namespace stepzero

@@ -1,0 +1,255 @@
+#include "stepzero/report/html.hpp"
+
+#include <cmath>
+#include <cstdlib>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "stepzero/report/depth.hpp"
+#include "stepzero/report/diagnosis.hpp"
+
+namespace stepzero {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view slot = "\"STEPZERO_DATA\"";
+
+// Five digits are more than a screen shows, and a third of the bytes.
+Json number(double x) { return std::isfinite(x) ? Json(std::strtod(fmt::format("{:.5g}", x).c_str(), nullptr)) : Json(nullptr); }
+Json number(const std::optional<double>& x) { return x ? number(*x) : Json(nullptr); }
+
+Json value(const Value& v) {
+  Json out = Json::object();
+  if (v.predicted) out["p"] = number(v.predicted);
+  if (v.spread) out["s"] = number(v.spread);
+  if (v.measured) out["m"] = number(v.measured);
+  if (v.standard_error) out["e"] = number(v.standard_error);
+  return out;
+}
+
+// A quantity of every item: an array for each of predicted, spread, measured and stderr that some item has.
+template <class Items, class Get>
+Json quantity(const Items& items, const Get& get) {
+  const auto column = [&](std::optional<double> Value::* part) {
+    Json list = Json::array();
+    bool any = false;
+    for (const auto& item : items) {
+      const std::optional<double>& x = get(item).*part;
+      any = any || x.has_value();
+      list.push_back(number(x));
+    }
+    return any ? list : Json();
+  };
+  Json out = Json::object();
+  const std::pair<const char*, std::optional<double> Value::*> parts[] = {
+      {"p", &Value::predicted}, {"s", &Value::spread}, {"m", &Value::measured}, {"e", &Value::standard_error}};
+  for (const auto& [name, part] : parts) {
+    if (Json list = column(part); !list.is_null()) out[name] = std::move(list);
+  }
+  return out;
+}
+
+template <class Items, class Get>
+Json texts(const Items& items, const Get& get) {
+  Json list = Json::array();
+  for (const auto& item : items) list.push_back(get(item));
+  return list;
+}
+
+const char* role_name(Role role) {
+  switch (role) {
+    case Role::token_embedding:
+      return "embedding";
+    case Role::position_embedding:
+      return "positions";
+    case Role::query:
+      return "query";
+    case Role::key:
+      return "key";
+    case Role::value:
+      return "value";
+    case Role::query_key_value:
+      return "query, key, value";
+    case Role::attention_out:
+      return "attention out";
+    case Role::ffn_in:
+      return "ffn in (up)";
+    case Role::ffn_gate:
+      return "ffn gate";
+    case Role::ffn_out:
+      return "ffn out (down)";
+    case Role::head:
+      return "head";
+    case Role::gain:
+    case Role::branch_gain:
+      return "gains";
+    case Role::bias:
+      return "biases";
+    default:
+      return "other";
+  }
+}
+
+Json findings(const Signal& s) {
+  Json list = Json::array();
+  for (const Finding& f : s.findings) {
+    const auto known = std::ranges::find(diagnoses(), f.id, &Diagnosis::id);
+    list.push_back({{"id", f.id},
+                    {"severity", to_string(f.severity)},
+                    {"meaning", known == diagnoses().end() ? "" : known->meaning},
+                    {"where", f.where},
+                    {"evidence", f.evidence},
+                    {"remedy", f.remedy}});
+  }
+  return list;
+}
+
+Json model(const Signal& s) {
+  const Architecture& a = s.architecture;
+  return {{"name", a.name},
+          {"family", a.family},
+          {"parameters", s.parameter_count},
+          {"layers", a.layers},
+          {"width", a.width},
+          {"heads", a.heads},
+          {"kv_heads", a.kv_heads},
+          {"head_dim", a.head_dim},
+          {"ffn", a.ffn},
+          {"vocab", a.vocab},
+          {"norm", to_string(a.norm)},
+          {"norm_placement", to_string(a.norm_placement)},
+          {"activation", to_string(a.activation)},
+          {"gated", a.gated},
+          {"tied", a.tied},
+          {"parallel", a.parallel_block},
+          {"changes", a.changes}};
+}
+
+// What the charts over the depth need; `whole` with everything that can be known about a point.
+Json depth(const Signal& s, const Stack& stack) {
+  Json added = Json::array(), uniform = Json::array();
+  for (std::size_t l = 0; l < stack.depth(); ++l) {
+    added.push_back(number(added_share(s, stack, l)));
+    uniform.push_back(number(uniform_entropy(s, l)));
+  }
+  static const Value none;
+  const auto entropy = [](const Layer& l) -> const Value& { return l.attention == nullptr ? none : l.attention->entropy; };
+  const auto scores = [](const Layer& l) -> const Value& { return l.attention == nullptr ? none : l.attention->score_variance; };
+  const auto branch = [](const NodeSignal* Layer::* which) {
+    return [which](const Layer& l) -> const Value& { return l.*which == nullptr ? none : (l.*which)->forward.second_moment; };
+  };
+  return {{"prefix", stack.prefix},
+          {"signal", quantity(stack.layers, [](const Layer& l) -> const Value& { return l.stream->forward.second_moment; })},
+          {"gradient", quantity(stack.layers, [](const Layer& l) -> const Value& { return l.stream->backward.norm; })},
+          {"cosine", quantity(stack.layers, [](const Layer& l) -> const Value& { return l.stream->forward.token_cosine; })},
+          {"entropy", quantity(stack.layers, entropy)},
+          {"scores", quantity(stack.layers, scores)},
+          {"attention_branch", quantity(stack.layers, branch(&Layer::attention_branch))},
+          {"ffn_branch", quantity(stack.layers, branch(&Layer::ffn_branch))},
+          {"added", added},
+          {"uniform", uniform}};
+}
+
+Json depths(const Signal& s) {
+  Json list = Json::array();
+  for (const Stack& stack : stacks(s)) list.push_back(depth(s, stack));
+  return list;
+}
+
+Json totals(const Signal& s) {
+  return {{"loss", value(s.loss)},
+          {"gradient_norm", value(s.gradient_norm)},
+          {"growth", {{"forward", value(s.growth.forward)}, {"angle", value(s.growth.angle)}, {"gradient", value(s.growth.gradient)}}}};
+}
+
+Json node_table(const Signal& s) {
+  const auto& n = s.nodes;
+  using N = const NodeSignal&;
+  return {{"name", texts(n, [](N x) { return x.name; })},
+          {"kind", texts(n, [](N x) { return x.kind; })},
+          {"grade", texts(n, [](N x) { return x.grade; })},
+          {"second_moment", quantity(n, [](N x) -> const Value& { return x.forward.second_moment; })},
+          {"mean", quantity(n, [](N x) -> const Value& { return x.forward.mean; })},
+          {"cosine", quantity(n, [](N x) -> const Value& { return x.forward.token_cosine; })},
+          {"gradient", quantity(n, [](N x) -> const Value& { return x.backward.norm; })},
+          {"gradient_square", quantity(n, [](N x) -> const Value& { return x.backward.second_moment; })},
+          {"gradient_cosine", quantity(n, [](N x) -> const Value& { return x.backward.token_cosine; })}};
+}
+
+Json parameter_table(const Signal& s) {
+  const auto& p = s.parameters;
+  using P = const ParameterSignal&;
+  return {{"name", texts(p, [](P x) { return x.name; })},
+          {"shape", texts(p, [](P x) { return x.shape; })},
+          {"role", texts(p, [](P x) { return role_name(x.role); })},
+          {"layer", texts(p, [](P x) { return x.layer; })},
+          {"std", quantity(p, [](P x) -> const Value& { return x.std; })},
+          {"gradient", quantity(p, [](P x) -> const Value& { return x.gradient_norm; })}};
+}
+
+Json attention_table(const Signal& s) {
+  const auto& a = s.attention;
+  using A = const AttentionSignal&;
+  return {{"name", texts(a, [](A x) { return x.name; })},
+          {"score_variance", quantity(a, [](A x) -> const Value& { return x.score_variance; })},
+          {"entropy", quantity(a, [](A x) -> const Value& { return x.entropy; })},
+          {"sum_squares", quantity(a, [](A x) -> const Value& { return x.sum_squares; })}};
+}
+
+Json alternative(const Signal& s) {
+  Json out = totals(s);
+  out["scheme"] = s.scheme;
+  out["changes"] = s.architecture.changes;
+  out["verdict"] = verdict(s.findings);
+  out["findings"] = findings(s);
+  out["depths"] = depths(s);
+  return out;
+}
+
+}  // namespace
+
+std::string page_data(const Page& page) {
+  const Signal& s = page.signal;
+  Json data = totals(s);
+  data["version"] = page.version;
+  data["command"] = page.command;
+  data["model"] = model(s);
+  data["scheme"] = s.scheme;
+  data["input"] = {{"batch", s.batch}, {"seq_len", s.seq_len}, {"tokens", s.tokens}};
+  data["seed"] = s.seed;
+  data["seeds"] = s.seeds;
+  data["weightless"] = s.weightless;
+  data["uniform_loss"] = number(std::log(static_cast<double>(s.architecture.vocab)));
+  data["verdict"] = verdict(s.findings);
+  data["findings"] = findings(s);
+  data["depths"] = depths(s);
+  data["nodes"] = node_table(s);
+  data["attention"] = attention_table(s);
+  data["parameters"] = parameter_table(s);
+  data["alternatives"] = Json::array();
+  for (const Signal& other : page.alternatives) data["alternatives"].push_back(alternative(other));
+  // ASCII only, and none of the characters that HTML knows
+  std::string out;
+  for (const char c : data.dump(-1, ' ', true, Json::error_handler_t::replace)) {
+    if (c == '<' || c == '>' || c == '&' || c == '\'')
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    else
+      out += c;
+  }
+  return out;
+}
+
+std::string to_html(const Page& page) {
+  const std::string_view text = page_template();
+  const std::size_t at = text.find(slot);
+  STEPZERO_CHECK(at != std::string_view::npos);
+  std::string out(text.substr(0, at));
+  out += page_data(page);
+  out += text.substr(at + slot.size());
+  return out;
+}
+
+}  // namespace stepzero

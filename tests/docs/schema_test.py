@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""What --json prints is what docs/signal.schema.json says, and the schema refuses what it should. Needs python3-jsonschema."""
+import copy
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import jsonschema
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = ROOT / "build/release/stepzero"
+TINY = ["gpt2", "--set", "layers=2", "--set", "width=32", "--set", "heads=4", "--set", "vocab=97", "--seq-len", "12", "--json"]
+SCHEMA = json.loads((ROOT / "docs/signal.schema.json").read_text())
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+
+
+def run(*arguments):
+    done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True)
+    assert done.returncode in (0, 1), (arguments, done.stderr)
+    return json.loads(done.stdout)
+
+
+def spoiled(document):
+    """Documents that must be refused, each with what is wrong with it."""
+    def change(what, edit):
+        other = copy.deepcopy(document)
+        edit(other)
+        return what, other
+    yield change("another schema", lambda d: d.update(schema="stepzero.signal/2"))
+    yield change("no findings", lambda d: d.pop("findings"))
+    yield change("an unknown field", lambda d: d.update(extra=1))
+    yield change("a text for a number", lambda d: d["loss"].update(predicted="10.8"))
+    yield change("a field of a node missing", lambda d: d["nodes"][0]["forward"].pop("mean"))
+    yield change("a severity of its own", lambda d: d["findings"].append({"id": "x", "severity": "fatal", "where": "", "evidence": "", "remedy": ""}))
+    yield change("a negative size", lambda d: d["model"].update(layers=-1))
+
+
+def main():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    failed = passed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        documents = {
+            "predict": run("predict", *TINY, "--jacobians"),
+            "predict with findings": run("predict", *TINY, "--set", "norm=none"),
+            "measure": run("measure", *TINY, "--seeds", "2"),
+            "measure one token": run("measure", *TINY[:-3], "--seq-len", "1", "--json"),
+            "measure weightless": run("measure", *TINY, "--weightless"),
+            "compare": run("compare", *TINY, "--seeds", "2"),
+            "report": run("report", *TINY, "-o", f"{folder}/page.html"),
+        }
+    for name, document in documents.items():
+        errors = list(VALIDATOR.iter_errors(document))
+        for error in errors[:5]:
+            print(f"FAILED  {name}: {error.json_path}: {error.message[:200]}")
+        failed, passed = failed + bool(errors), passed + (not errors)
+    for what, document in spoiled(documents["predict"]):
+        fine = not VALIDATOR.is_valid(document)
+        if not fine:
+            print(f"FAILED  accepted: {what}")
+        failed, passed = failed + (not fine), passed + fine
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
