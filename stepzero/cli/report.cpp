@@ -29,6 +29,7 @@ struct ReportFlags : CommonFlags {
 Expected<Signal> signal_of(const ReportFlags& flags) {
   auto setup = prepare(flags);
   if (!setup) return std::unexpected(setup.error());
+  if (auto fits = check_kernels(setup->graph, setup->architecture, setup->batch); !fits) return std::unexpected(fits.error());
   Signal signal = predict(setup->graph, setup->architecture, setup->batch, *setup->scheme);
   if (flags.measure || flags.seeds > 1 || flags.weightless || !flags.weights.empty()) {
     const auto real = measure_with_progress(*setup, flags, flags.weightless, flags.weights);
