@@ -73,7 +73,8 @@ class Sampler {
     const double noise = v.noise - 1 / static_cast<double>(op.kv_heads * op.value_dim);
     channels_ = noise > 0 ? 1 / noise : 0;
     const double t = static_cast<double>(tokens_), dk = static_cast<double>(op.key_dim);
-    const double both_doors = 2 * t * t * (9 * t + 12 * dk);  // floating-point operations of a head
+    constexpr double any_head = 8e6;                                     // what a head costs however short the sequence
+    const double both_doors = 2 * t * t * (9 * t + 12 * dk) + any_head;  // floating-point operations of a head
     most_ = std::clamp<Index>(static_cast<Index>(draws.effort / both_doors) / together, 1, 64) * together;
   }
 
@@ -297,7 +298,8 @@ class Sampler {
     // Bartlett: below the diagonal normal, on it chi of falling degrees (here by its normal limit, Wilson-Hilferty)
     for (Index t = 0; !thin && t < tokens_; ++t) {
       const double degrees = channels_ - static_cast<double>(t);
-      const double cube = 1 - 2 / (9 * degrees) + static_cast<double>(b(t, t)) * std::sqrt(2 / (9 * degrees));
+      // with few degrees the limit may fall below 0, which a chi does not
+      const double cube = std::max(1 - 2 / (9 * degrees) + static_cast<double>(b(t, t)) * std::sqrt(2 / (9 * degrees)), 0.0);
       b(t, t) = static_cast<float>(std::sqrt(degrees * cube * cube * cube));
       for (Index s = t + 1; s < tokens_; ++s) b(t, s) = 0;
     }

@@ -135,6 +135,25 @@ TEST(Predict, KeyBiasHasNoGradient) {
   }
 }
 
+// As many channels as tokens, a few more or fewer: the kernel that sampled heads draw stays one.
+TEST(Predict, SampledHeadsAreFiniteAtAnyNoise) {
+  const Model m = model({"layers=1"}, "distinct", 48);
+  const Attention op{.heads = 64, .kv_heads = 64, .key_dim = 16, .value_dim = 16, .scale = 0.5};
+  for (const double channels : {0.5, 1.0, 47.0, 48.5, 49.0, 49.3, 50.0, 60.0, 1e6}) {
+    Moment x;
+    x.K = Kernel::from(48, [](Index t, Index s) { return t == s ? 1.0 : 0.3; });
+    x.noise = 1 / channels + 1.0 / 1024;
+    x.swing = 0.3;
+    x.width = 1024;
+    const std::vector<const Moment*> inputs = {&x, &x, &x};
+    const Moment y = op.push({m.batch, inputs, {}, {}});
+    EXPECT_TRUE(y.K.trace() > 0 && y.K.trace() < 1e3) << channels;
+    const Adjoint dy{.G = Kernel::from(48, [](Index t, Index s) { return t == s ? 1.0 : 0.1; })};
+    const Pulled up = op.pull({m.batch, inputs, {}, y, dy, {}});
+    for (const Adjoint& d : up.dx) EXPECT_TRUE(std::isfinite(d.G.trace()) && d.G.trace() > 0) << channels;
+  }
+}
+
 // Sampled heads and long kernels are spread over threads; the numbers are the same.
 TEST(Predict, SameBitsForAnyNumberOfThreads) {
   const Model s = model({"layers=2"}, "zipf", 300);
