@@ -58,7 +58,8 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, const std::ve
 // Threads that spin at a barrier ruin everything on a busy machine (a pass was seen to take ten times as long). libgomp
 // reads how long to spin before main runs, so the verbs that compute for long start once more with less.
 void spin_less(const std::vector<std::string>& words, char** argv) {
-  const bool long_verb = !words.empty() && (words.front() == "measure" || words.front() == "compare" || words.front() == "report");
+  const bool long_verb =
+      !words.empty() && (words.front() == "measure" || words.front() == "compare" || words.front() == "report" || words.front() == "claims");
   if (!long_verb || std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
   if (setenv("GOMP_SPINCOUNT", "10000", 0) == 0) (void)execv("/proc/self/exe", argv);  // where that fails, go on as we are
 }
@@ -78,6 +79,7 @@ int run(int argc, char** argv) {
   cli::declare_report(app, exit_code, words);
   cli::declare_init(app, exit_code);
   cli::declare_diff(app, exit_code);
+  cli::declare_claims(app, exit_code);
   cli::declare_explain(app, exit_code);
   cli::declare_lists(app, exit_code);
   cli::declare_shell(app, exit_code);

@@ -127,14 +127,13 @@ struct Linear {
   }
 
   [[nodiscard]] Moment push(const PushDoor& p) const {
-    return push_linear(p, static_cast<double>(in) * p.theta[0].second_moment(), static_cast<double>(in), bias ? p.theta[pieces] : Law{},
-                       out);
+    return push_linear(p, gain(p.theta[0]), static_cast<double>(in), bias ? p.theta[pieces] : Law{}, out);
   }
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
     const double n = static_cast<double>(in);
     const double share = 1 / static_cast<double>(pieces);
-    Pulled up{{{.G = p.dy.G.scaled(n * p.theta[0].second_moment())}}, {}};  // (6)
+    Pulled up{{{.G = p.dy.G.scaled(gain(p.theta[0]))}}, {}};  // (6)
     up.dx[0].level = 2 * p.dy.G.sameness() / n;
     up.dx[0].noise = 1 / n;
     if (!p.dy.radial.empty()) add_radial(p.x[0]->K, n, p.dy.radial, up.dx[0]);
@@ -144,6 +143,8 @@ struct Linear {
   }
 
  private:
+  // n E[w^2]: the variance of a sum of products with numbers of mean 0 and variance 1
+  [[nodiscard]] double gain(const Law& w) const { return sum_of_products(in, w, {.mean = 0, .variance = 1}).variance; }
   template <class S>
   [[nodiscard]] View<S> piece(View<S> y, Index i) const {
     return y.columns(i * (out / pieces), out / pieces);

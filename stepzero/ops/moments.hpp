@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "stepzero/core/kernel.hpp"
+#include "stepzero/core/law.hpp"
 
 namespace stepzero {
 
@@ -73,14 +74,6 @@ struct Adjoint {
   double level = 0;        // variance over draws of ln trace(G). A pull sets what it adds; the walk carries the rest
   double noise = 0;        // like Moment::noise, likewise carried by the walk
   double weight_gain = 1;  // E<K, G> over draws, in units of the product of the means: the weight's gradient feels their covariance
-};
-
-// What a scheme makes of a parameter's entries.
-struct Law {
-  double mean = 0;
-  double variance = 0;
-  bool token_table = false;  // the embedding itself, used as a tied head
-  [[nodiscard]] double second_moment() const { return mean * mean + variance; }
 };
 
 // For rules that draw: a stream of the node's own, and how many floating-point operations it may spend.

@@ -10,6 +10,7 @@
 // Derived in docs/derivations/multiply.md
 #include <algorithm>
 
+#include "stepzero/kernels/products.hpp"
 #include "stepzero/ops/function_kernel.hpp"
 #include "stepzero/ops/op.hpp"
 
@@ -72,19 +73,7 @@ struct Multiply {
  private:
   template <class S>
   static void product(View<const S> a, View<const S> b, const Into<S>& into) {
-    if (!into.wanted()) return;
-    parallel_ranges(a.rows, row_grain(a.cols), [&](Index t0, Index t1) {
-      for (Index t = t0; t < t1; ++t) {
-        const S* from_a = a.row(t);
-        const S* from_b = b.row(t);
-        S* to = into.d.row(t);
-        if (into.add) {
-          for (Index c = 0; c < a.cols; ++c) to[c] += from_a[c] * from_b[c];
-        } else {
-          for (Index c = 0; c < a.cols; ++c) to[c] = from_a[c] * from_b[c];
-        }
-      }
-    });
+    if (into.wanted()) hadamard(a, b, into.d, into.add);
   }
 };
 static_assert(Op<Multiply>);

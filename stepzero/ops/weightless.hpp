@@ -22,6 +22,7 @@
 #include <limits>
 
 #include "stepzero/core/random.hpp"
+#include "stepzero/kernels/products.hpp"
 #include "stepzero/kernels/row_space.hpp"
 #include "stepzero/kernels/rows.hpp"
 #include "stepzero/ops/embedding.hpp"
@@ -77,7 +78,8 @@ struct WeightlessLinear {
     }
     if (p.dx[0].wanted()) input_gradient(p, space, down);
     if (!rows.empty()) explicit_gradients(p);
-    return dot_row<double>(space.gram.data(), down.gram.data(), space.tokens * space.tokens);  // (6)
+    const auto square = [&](const auto& gram) { return View<const double>(gram.data(), space.tokens, space.tokens); };
+    return frobenius(square(space.gram), square(down.gram));  // (6)
   }
 
  private:

@@ -35,6 +35,18 @@ Assignment::Assignment(const Graph& graph, const Architecture& a, const Scheme& 
   }
 }
 
+void Assignment::set(std::size_t param, const Distribution& distribution) {
+  auto& list = blocks_[param];
+  Block whole = list.front();
+  for (const Block& b : list) {
+    whole.rows = std::max(whole.rows, b.row0 + b.rows);
+    whole.cols = std::max(whole.cols, b.col0 + b.cols);
+  }
+  whole.row0 = whole.col0 = 0;
+  whole.distribution = distribution;
+  list = {whole};
+}
+
 const Distribution& Assignment::of(const ParamUse& use) const {
   for (const Block& b : blocks_[static_cast<std::size_t>(use.param)]) {
     if (use.row0 >= b.row0 && use.row0 < b.row0 + b.rows && use.col0 >= b.col0 && use.col0 < b.col0 + b.cols) return b.distribution;

@@ -54,6 +54,9 @@ class Assignment {
   Assignment() = default;
   Assignment(const Graph& graph, const Architecture& a, const Scheme& scheme);
 
+  // Another law for all of a tensor.
+  void set(std::size_t param, const Distribution& distribution);
+
   // The blocks that a tensor is drawn in: together they are the tensor.
   [[nodiscard]] const std::vector<Block>& blocks(std::size_t param) const { return blocks_[param]; }
   // Of the block that an op uses.

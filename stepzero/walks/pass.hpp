@@ -12,9 +12,9 @@ namespace stepzero {
 
 template <class S>
 struct Observer {
-  std::function<void(int node, View<const S> y, View<const S> keep)> forward;
-  std::function<void(int node, View<const S> dy)> backward;        // the complete gradient of the node's output
-  std::function<void(int param, View<const S> dtheta)> parameter;  // the complete gradient of the tensor
+  std::function<void(int node, View<const S> y, View<const S> keep)> forward = {};
+  std::function<void(int node, View<const S> dy)> backward = {};        // the complete gradient of the node's output
+  std::function<void(int param, View<const S> dtheta)> parameter = {};  // the complete gradient of the tensor
   // ... of a tensor that is not made: the gradient of its explicit rows, and the sum of squares of all the rest
   std::function<void(int param, View<const S> rows, double squares)> unmade = {};
 };

@@ -39,17 +39,16 @@ double cosine_spread(double rho, double noise, Index length, double swing = 0) {
 
 class Walk {
  public:
-  Walk(const Graph& graph, const Architecture& a, const Batch& batch, const Scheme& scheme)
+  Walk(const Graph& graph, const Architecture& a, const Batch& batch, const Assignment& laws)
       : graph_(graph),
         batch_(batch),
         signal_(describe(graph, a, batch)),
-        assignment_(graph, a, scheme),
+        assignment_(laws),
         moments_(graph.nodes.size()),
         adjoints_(graph.nodes.size()),
         last_use_(graph.nodes.size(), 0),
         squares_(graph.params.size(), 0.0),
         deviations_(graph.params.size(), 0.0) {
-    signal_.scheme = scheme.name;
     for (std::size_t i = 0; i < graph.params.size(); ++i) {
       signal_.parameters[i].std.predicted = assignment_.std(i);
       signal_.parameters[i].std.spread = assignment_.std(i) / std::sqrt(2 * static_cast<double>(graph.params[i].size()));
@@ -305,7 +304,13 @@ Expected<void> check_kernels(const Graph& graph, const Architecture& a, const Ba
 }
 
 Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, const Scheme& scheme, const PredictOptions& options) {
-  return Walk(graph, a, batch, scheme).run(options);
+  Signal signal = Walk(graph, a, batch, Assignment(graph, a, scheme)).run(options);
+  signal.scheme = scheme.name;
+  return signal;
+}
+
+Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, const Assignment& laws, const PredictOptions& options) {
+  return Walk(graph, a, batch, laws).run(options);
 }
 
 }  // namespace stepzero

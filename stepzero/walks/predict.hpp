@@ -16,4 +16,7 @@ Expected<void> check_kernels(const Graph& graph, const Architecture& a, const Ba
 
 Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, const Scheme& scheme, const PredictOptions& options = {});
 
+// The same for tensors with laws of their own.
+Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, const Assignment& laws, const PredictOptions& options = {});
+
 }  // namespace stepzero

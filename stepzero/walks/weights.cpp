@@ -64,7 +64,11 @@ Assignment distributions_of(const Graph& graph, const Architecture& a, const Sch
 template <class S>
 void draw_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const Scheme& scheme, std::uint64_t seed,
                   const Weightless* weightless) {
-  const Assignment assignment(graph, a, scheme);
+  draw_weights(pass, graph, Assignment(graph, a, scheme), seed, weightless);
+}
+
+template <class S>
+void draw_weights(Pass<S>& pass, const Graph& graph, const Assignment& assignment, std::uint64_t seed, const Weightless* weightless) {
   for (std::size_t i = 0; i < graph.params.size(); ++i) {
     const View<S> w = pass.weight(static_cast<int>(i));
     const bool whole = weightless == nullptr || weightless->params[i].made;
@@ -113,6 +117,8 @@ Expected<std::vector<std::string>> load_weights(Pass<S>& pass, const Graph& grap
 
 template void draw_weights(Pass<float>&, const Graph&, const Architecture&, const Scheme&, std::uint64_t, const Weightless*);
 template void draw_weights(Pass<double>&, const Graph&, const Architecture&, const Scheme&, std::uint64_t, const Weightless*);
+template void draw_weights(Pass<float>&, const Graph&, const Assignment&, std::uint64_t, const Weightless*);
+template void draw_weights(Pass<double>&, const Graph&, const Assignment&, std::uint64_t, const Weightless*);
 template Expected<std::vector<std::string>> load_weights(Pass<float>&, const Graph&, const Architecture&, const SafetensorsFile&);
 template Expected<std::vector<std::string>> load_weights(Pass<double>&, const Graph&, const Architecture&, const SafetensorsFile&);
 

@@ -18,12 +18,18 @@ template <class S>
 void draw_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const Scheme& scheme, std::uint64_t seed,
                   const Weightless* weightless = nullptr);
 
+// The same for tensors with laws of their own.
+template <class S>
+void draw_weights(Pass<S>& pass, const Graph& graph, const Assignment& laws, std::uint64_t seed, const Weightless* weightless = nullptr);
+
 // Every tensor of the graph must be there, in its shape. Returns warnings about tensors that were not used.
 template <class S>
 Expected<std::vector<std::string>> load_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const SafetensorsFile& file);
 
 extern template void draw_weights(Pass<float>&, const Graph&, const Architecture&, const Scheme&, std::uint64_t, const Weightless*);
 extern template void draw_weights(Pass<double>&, const Graph&, const Architecture&, const Scheme&, std::uint64_t, const Weightless*);
+extern template void draw_weights(Pass<float>&, const Graph&, const Assignment&, std::uint64_t, const Weightless*);
+extern template void draw_weights(Pass<double>&, const Graph&, const Assignment&, std::uint64_t, const Weightless*);
 extern template Expected<std::vector<std::string>> load_weights(Pass<float>&, const Graph&, const Architecture&, const SafetensorsFile&);
 extern template Expected<std::vector<std::string>> load_weights(Pass<double>&, const Graph&, const Architecture&, const SafetensorsFile&);
 

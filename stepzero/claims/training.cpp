@@ -1,0 +1,67 @@
+#include "stepzero/claims/training.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "stepzero/core/parallel.hpp"
+#include "stepzero/walks/weights.hpp"
+
+namespace stepzero::claims {
+
+namespace {
+
+void fill_tokens(Batch& batch, const Task& task, std::uint64_t seed, int step) {
+  std::vector<float> u(batch.ids.size());
+  fill(Distribution::uniform(0.5, 0.5), make_stream(seed, fmt::format("step.{}", step)), 0, std::span<float>(u));
+  for (std::size_t i = 0; i < u.size(); ++i) {
+    batch.ids[i] = std::min(static_cast<std::int32_t>(u[i] * static_cast<float>(task.vocab)), static_cast<std::int32_t>(task.vocab - 1));
+    const bool scored = static_cast<Index>(i) % task.length >= task.distance;
+    batch.targets[i] = scored ? batch.ids[i - static_cast<std::size_t>(task.distance)] : -1;
+  }
+}
+
+}  // namespace
+
+Course train_runs(const Description& d, const Task& task, const TrainOptions& options, const Settings& settings, int runs) {
+  Description own = d;
+  own.tokens = task.length;
+  own.source = "equal";
+  own.set.push_back(fmt::format("vocab={}", task.vocab));
+  Model model = make_model(own);
+  model.batch.sequences = task.sequences;
+  model.batch.ids.resize(static_cast<std::size_t>(model.batch.tokens()));
+  model.batch.targets.resize(model.batch.ids.size());
+  std::vector<std::vector<TrainStep>> courses(static_cast<std::size_t>(runs));
+  parallel_for(runs, [&](Index i) {
+    Batch batch = model.batch;
+    const std::uint64_t seed = settings.seed(static_cast<int>(i));
+    Pass<float> pass(model.graph, batch);
+    draw_weights(pass, model.graph, model.laws, seed);
+    courses[static_cast<std::size_t>(i)] = train(pass, model.graph, options, [&](int step) { fill_tokens(batch, task, seed, step); });
+  });
+  Course out;
+  const auto steps = static_cast<std::size_t>(options.steps);
+  out.loss.assign(steps, 0.0);
+  out.gradient.assign(steps, 0.0);
+  for (const auto& course : courses) {
+    Running last, whole;
+    double largest = 0;
+    for (std::size_t s = 0; s < steps; ++s) {
+      // a run that blew up stays where a uniform guess is
+      const TrainStep at = s < course.size() && std::isfinite(course[s].loss) ? course[s] : TrainStep{std::log(static_cast<double>(task.vocab)), 0};
+      out.loss[s] += at.loss / static_cast<double>(runs);
+      out.gradient[s] += at.gradient_norm / static_cast<double>(runs);
+      whole.add(at.loss);
+      largest = std::max(largest, at.gradient_norm);
+      if (s >= steps - std::max<std::size_t>(1, steps / 10)) last.add(at.loss);
+    }
+    out.final.add(last.mean);
+    out.largest.add(largest / course[0].gradient_norm);
+    out.means.push_back(whole.mean);
+  }
+  return out;
+}
+
+}  // namespace stepzero::claims
