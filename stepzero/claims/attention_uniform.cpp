@@ -58,11 +58,18 @@ Claim attention_uniform() {
           .tested = "An attention over n tokens looks at no fewer than 0.9 n of them: 1/sum_j A_j^2, averaged over queries.",
           .recorded = Verdict::holds_if,
           .condition = "the variance v of the scores is small: v < 0.1",
-          .correction = "With scores of variance v the attention looks at n e^-v tokens and its entropy is ln n - v/2 (terms of order 1/n and 1/d_k are in the predictions).",
-          .why = "A softmax of normal scores has log-normal weights: sum A^2 = e^(2v)/(n e^v). The document's own setting, unit q and k divided by sqrt(d_k), has "
-                 "v = 1, and there an attention looks at a third of its tokens, which is not uniform; without the division it looks at one or two. In real models with "
-                 "std 0.02 the scores are small and the statement is good.",
-          .settings = {draws(100), size("tokens", 512, 4096, "tokens that see each other"), {"score_variance", 0.05, "variance of the scores of the statement", 0.001, 20}},
+          .correction =
+              "With scores of variance v the attention looks at n e^-v tokens and its entropy is ln n - v/2 (terms of order 1/n and 1/d_k "
+              "are in the predictions).",
+          .why =
+              "A softmax of normal scores has log-normal weights: sum A^2 = e^(2v)/(n e^v). The document's own setting, unit q and k "
+              "divided by sqrt(d_k), has "
+              "v = 1, and there an attention looks at a third of its tokens, which is not uniform; without the division it looks at one or "
+              "two. In real models with "
+              "std 0.02 the scores are small and the statement is good.",
+          .settings = {draws(100),
+                       size("tokens", 512, 4096, "tokens that see each other"),
+                       {"score_variance", 0.05, "variance of the scores of the statement", 0.001, 20}},
           .run = run};
 }
 

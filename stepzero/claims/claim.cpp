@@ -82,8 +82,7 @@ Verdict Evidence::verdict() const {
   const auto any = [&](Kind kind) { return std::ranges::any_of(rows, [&](const Row& r) { return r.kind == kind; }); };
   const bool told = all(Kind::correction, Outcome::agrees) && all(Kind::contrast, Outcome::differs);
   if (!told || !any(Kind::statement)) return Verdict::undecided;
-  const bool differs =
-      std::ranges::any_of(rows, [](const Row& r) { return r.kind == Kind::statement && r.outcome() == Outcome::differs; });
+  const bool differs = std::ranges::any_of(rows, [](const Row& r) { return r.kind == Kind::statement && r.outcome() == Outcome::differs; });
   if (differs) return Verdict::fails;
   if (!all(Kind::statement, Outcome::agrees)) return Verdict::undecided;
   if (!any(Kind::counter) || all(Kind::counter, Outcome::agrees)) return Verdict::holds;
@@ -110,7 +109,8 @@ void Settings::set(std::string_view name, double value) { values_.insert_or_assi
 
 Expected<void> set(const Claim& claim, Settings& settings, std::string_view assignment) {
   const auto equals = assignment.find('=');
-  if (equals == std::string_view::npos) return fail(fmt::format("--set {}: expected key=value", show(assignment)), "for example --set draws=200");
+  if (equals == std::string_view::npos)
+    return fail(fmt::format("--set {}: expected key=value", show(assignment)), "for example --set draws=200");
   const std::string_view key = assignment.substr(0, equals), text = assignment.substr(equals + 1);
   std::vector<std::string> known;
   for (const Setting& s : claim.settings) known.emplace_back(s.name);

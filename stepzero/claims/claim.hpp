@@ -47,8 +47,8 @@ struct Row {
   [[nodiscard]] Outcome outcome() const;
 };
 
-constexpr double kMissed = 1e-6;      // how often an interval may miss the truth
-constexpr double kTolerance = 0.05;   // what "equal" allows where a claim does not say otherwise
+constexpr double kMissed = 1e-6;     // how often an interval may miss the truth
+constexpr double kTolerance = 0.05;  // what "equal" allows where a claim does not say otherwise
 
 struct Evidence {
   std::vector<Row> rows;
@@ -77,7 +77,9 @@ struct Setting {
   double high = 1e6;
   bool whole = false;
 };
-constexpr Setting size(std::string_view name, double value, double most, std::string_view meaning) { return {name, value, meaning, 1, most, true}; }
+constexpr Setting size(std::string_view name, double value, double most, std::string_view meaning) {
+  return {name, value, meaning, 1, most, true};
+}
 constexpr Setting draws(double value) { return {"draws", value, "independent draws", 2, 100000, true}; }
 
 class Settings {

@@ -48,11 +48,19 @@ Claim ffn_frobenius() {
           .tested = "A feed-forward branch y = W2 ReLU(W1 x) with that product keeps the signal: E[y^2] = E[x^2].",
           .recorded = Verdict::fails,
           .condition = "",
-          .correction = "E[y^2] = P^2/(2 d F) E[x^2] for a product P of the norms: a branch that keeps the signal has P = sqrt(2 d F), and at P = 1 it keeps 1/(2 d F) of it.",
-          .why = "A Frobenius norm sums over all entries, so that of a matrix with unit gain grows like the square root of its outputs: it is not a measure of gain. At d = 768 and "
-                 "F = 3072 the norm of a signal-preserving branch is 2172, and a branch of norm 1 adds five millionths of the stream's size: the layer starts as if it were not there. "
-                 "That may be wanted (ReZero does it on purpose) but it is not preservation.",
-          .settings = {draws(200), size("width", 96, 2048, "d"), size("hidden", 384, 8192, "F"), {"product", 1, "of the norms; 0: sqrt(2 d F)", 0, 1e6}},
+          .correction =
+              "E[y^2] = P^2/(2 d F) E[x^2] for a product P of the norms: a branch that keeps the signal has P = sqrt(2 d F), and at P = 1 "
+              "it keeps 1/(2 d F) of it.",
+          .why =
+              "A Frobenius norm sums over all entries, so that of a matrix with unit gain grows like the square root of its outputs: it is "
+              "not a measure of gain. At d = 768 and "
+              "F = 3072 the norm of a signal-preserving branch is 2172, and a branch of norm 1 adds five millionths of the stream's size: "
+              "the layer starts as if it were not there. "
+              "That may be wanted (ReZero does it on purpose) but it is not preservation.",
+          .settings = {draws(200),
+                       size("width", 96, 2048, "d"),
+                       size("hidden", 384, 8192, "F"),
+                       {"product", 1, "of the norms; 0: sqrt(2 d F)", 0, 1e6}},
           .run = run};
 }
 

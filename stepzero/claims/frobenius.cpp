@@ -41,7 +41,8 @@ double slope_ratio(const Model& m, std::uint64_t seed) {
   draw_weights(pass, m.graph, m.laws, seed);
   Weights gradient(m.graph.params.size());
   pass.forward();
-  pass.backward({.parameter = [&](int param, View<const double> d) { gradient[static_cast<std::size_t>(param)].assign(d.data, d.data + d.size()); }});
+  pass.backward(
+      {.parameter = [&](int param, View<const double> d) { gradient[static_cast<std::size_t>(param)].assign(d.data, d.data + d.size()); }});
   const Weights change = direction(m.graph, gradient, seed);
   double inner = 0;
   for (std::size_t i = 0; i < gradient.size(); ++i) {
@@ -91,22 +92,31 @@ Evidence run(const Settings& s) {
 
 }  // namespace
 
-Claim frobenius_claim() {
-  return {.id = "frobenius",
-          .source = kBackprop,
-          .statement = "A.B = sum_rows A (-) B = sum_rows sum_cols A o B: the Frobenius product is the row-wise dot product summed over rows and the "
-                       "Hadamard product summed over everything; a change dW changes the loss by <dL/dW, dW>_F.",
-          .tested = "The three sums are equal to rounding. The slope of the loss of two small transformers along random directions of all weights at once "
-                    "(central differences) is the Frobenius product of the gradient and the direction, to one part in a million.",
-          .recorded = Verdict::holds,
-          .condition = "",
-          .correction = "",
-          .why = "The three products are one sum in three groupings. The second half is the definition of a gradient, so it tests the gradient rather than the "
-                 "statement: every backward door of every op in the two models takes part. The same identity, one op at a time and by dual numbers, is the first law "
-                 "that each op of the program has to pass.",
-          .settings = {draws(24), size("rows", 48, 4096, "rows of A and B"), size("columns", 80, 4096, "columns of A and B"),
-                       {"factor", 1, "the product is factor times the sum"}},
-          .run = run};
+Claim frobenius_products() {
+  return {
+      .id = "frobenius",
+      .source = kBackprop,
+      .statement =
+          "A.B = sum_rows A (-) B = sum_rows sum_cols A o B: the Frobenius product is the row-wise dot product summed over rows and the "
+          "Hadamard product summed over everything; a change dW changes the loss by <dL/dW, dW>_F.",
+      .tested =
+          "The three sums are equal to rounding. The slope of the loss of two small transformers along random directions of all weights at "
+          "once "
+          "(central differences) is the Frobenius product of the gradient and the direction, to one part in a million.",
+      .recorded = Verdict::holds,
+      .condition = "",
+      .correction = "",
+      .why =
+          "The three products are one sum in three groupings. The second half is the definition of a gradient, so it tests the gradient "
+          "rather than the "
+          "statement: every backward door of every op in the two models takes part. The same identity, one op at a time and by dual "
+          "numbers, is the first law "
+          "that each op of the program has to pass.",
+      .settings = {draws(24),
+                   size("rows", 48, 4096, "rows of A and B"),
+                   size("columns", 80, 4096, "columns of A and B"),
+                   {"factor", 1, "the product is factor times the sum"}},
+      .run = run};
 }
 
 }  // namespace stepzero::claims

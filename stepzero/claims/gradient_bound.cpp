@@ -21,7 +21,9 @@ struct Size {
 
 // ln |grad L| of each draw.
 std::vector<double> norms(const Settings& s, const Case& c, Size size) {
-  Description d{.scheme = c.scheme, .set = {fmt::format("width={}", size.width), "heads=4", fmt::format("layers={}", size.layers)}, .tokens = static_cast<Index>(size.tokens)};
+  Description d{.scheme = c.scheme,
+                .set = {fmt::format("width={}", size.width), "heads=4", fmt::format("layers={}", size.layers)},
+                .tokens = static_cast<Index>(size.tokens)};
   d.set.insert(d.set.end(), c.set.begin(), c.set.end());
   std::vector<double> out;
   for (const Signal& x : measured(make_model(d), s, s.draws())) out.push_back(std::log(value_of(x.gradient_norm)));
@@ -40,14 +42,16 @@ struct Exponents {
 
 // How |grad L| goes with the width, the number of layers and the number of tokens that the loss averages over.
 Exponents exponents(const Settings& s, const Case& c) {
-  return {slope(norms(s, c, {.width = 32}), norms(s, c, {.width = 128}), 4), slope(norms(s, c, {.layers = 2}), norms(s, c, {.layers = 16}), 8),
+  return {slope(norms(s, c, {.width = 32}), norms(s, c, {.width = 128}), 4),
+          slope(norms(s, c, {.layers = 2}), norms(s, c, {.layers = 16}), 8),
           slope(norms(s, c, {.tokens = 4}), norms(s, c, {.tokens = 64}), 16)};
 }
 
 // The largest gradient of a training over that of its first step.
 Course training(const Settings& s) {
   const Description d{.scheme = "deepnet", .set = {"width=32", "heads=2", "position=sinusoidal", "layers=6"}};
-  return train_runs(d, {.vocab = 8, .length = 8, .sequences = 8}, {.steps = 60, .rate = 3e-3, .clip = 1, .warmup = 5}, s, static_cast<int>(s.size("runs")));
+  return train_runs(d, {.vocab = 8, .length = 8, .sequences = 8}, {.steps = 60, .rate = 3e-3, .clip = 1, .warmup = 5}, s,
+                    static_cast<int>(s.size("runs")));
 }
 
 Evidence run(const Settings& s) {
@@ -74,17 +78,29 @@ Evidence run(const Settings& s) {
 }  // namespace
 
 Claim gradient_bound() {
-  return {.id = "gradient-bound",
-          .source = kInitialization,
-          .statement = "For well-initialized transformers |grad L|_2 <= C sqrt(d_model / N), C a constant of the problem.",
-          .tested = "If there is such a C, then |grad L| grows with d_model no faster than its square root and falls with N at least as 1/sqrt(N): exponents fitted over widths 32 to 128, 2 to 16 layers, 4 to 64 tokens.",
-          .recorded = Verdict::holds_if,
-          .condition = "N is the number of tokens that the loss averages over (not of layers), and the scheme is aware of depth and width as DeepNet is",
-          .correction = "The norm falls as 1/sqrt(tokens) in every scheme; with the number of layers it is constant at best (DeepNet) and grows under Xavier, and under Xavier it grows faster than sqrt(d_model).",
-          .why = "The loss is a mean over tokens whose gradients at step zero are nearly orthogonal, hence 1/sqrt(tokens); the head's gradient, an outer product with a vector of norm sqrt(d), gives sqrt(d). No scheme makes the whole gradient "
-                 "fall with the number of layers, since the embedding and the head have theirs at any depth. What a scheme can do is to keep the blocks from adding to it.",
-          .settings = {draws(40), size("runs", 8, 100, "trainings from different draws"), {"power", 0.5, "|grad L| <= C d^width_power N^-power", -4, 4}, {"width_power", 0.5, "likewise", -4, 4}},
-          .run = run};
+  return {
+      .id = "gradient-bound",
+      .source = kInitialization,
+      .statement = "For well-initialized transformers |grad L|_2 <= C sqrt(d_model / N), C a constant of the problem.",
+      .tested =
+          "If there is such a C, then |grad L| grows with d_model no faster than its square root and falls with N at least as 1/sqrt(N): "
+          "exponents fitted over widths 32 to 128, 2 to 16 layers, 4 to 64 tokens.",
+      .recorded = Verdict::holds_if,
+      .condition =
+          "N is the number of tokens that the loss averages over (not of layers), and the scheme is aware of depth and width as DeepNet is",
+      .correction =
+          "The norm falls as 1/sqrt(tokens) in every scheme; with the number of layers it is constant at best (DeepNet) and grows under "
+          "Xavier, and under Xavier it grows faster than sqrt(d_model).",
+      .why =
+          "The loss is a mean over tokens whose gradients at step zero are nearly orthogonal, hence 1/sqrt(tokens); the head's gradient, "
+          "an outer product with a vector of norm sqrt(d), gives sqrt(d). No scheme makes the whole gradient "
+          "fall with the number of layers, since the embedding and the head have theirs at any depth. What a scheme can do is to keep the "
+          "blocks from adding to it.",
+      .settings = {draws(40),
+                   size("runs", 8, 100, "trainings from different draws"),
+                   {"power", 0.5, "|grad L| <= C d^width_power N^-power", -4, 4},
+                   {"width_power", 0.5, "likewise", -4, 4}},
+      .run = run};
 }
 
 }  // namespace stepzero::claims

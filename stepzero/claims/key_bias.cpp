@@ -37,24 +37,32 @@ Evidence run(const Settings& s) {
   constexpr double rounding = 1e-13;
   e.exact(Kind::statement, "norm of dL/db_K over norm of dL/db_Q, causal attention", 0, share(s, {}, which).mean, rounding);
   e.exact(Kind::statement, "the same, attention that sees everything", 0, share(s, {"causal=false"}, which).mean, rounding);
-  e.near(Kind::contrast, "the same, keys rotated after the bias is added", 0, share(s, {"rotary=-1", "position=none"}, "k_proj.bias"), rounding);
+  e.near(Kind::contrast, "the same, keys rotated after the bias is added", 0, share(s, {"rotary=-1", "position=none"}, "k_proj.bias"),
+         rounding);
   return e;
 }
 
 }  // namespace
 
 Claim key_bias() {
-  return {.id = "key-bias",
-          .source = kBackprop,
-          .statement = "dL/db_K = 0: the bias of the keys has no gradient (from the paper on backpropagation in transformers that the document cites).",
-          .tested = "In double precision, the norm of the gradient of the key biases of a two-layer transformer is 0 to rounding, in units of that of the query biases.",
-          .recorded = Verdict::holds,
-          .condition = "",
-          .correction = "",
-          .why = "A bias b of the keys adds q.b to all scores of a query alike, and a softmax does not see what is added to all its inputs. So the parameter is not used at all. This needs that nothing stands "
-                 "between the bias and the score: rotated keys (RoPE), as in Qwen 2, turn the bias by an angle that depends on the position, and then it has a gradient.",
-          .settings = {draws(24), {"of_values", 0, "1: look at the bias of the values instead", 0, 1}},
-          .run = run};
+  return {
+      .id = "key-bias",
+      .source = kBackprop,
+      .statement =
+          "dL/db_K = 0: the bias of the keys has no gradient (from the paper on backpropagation in transformers that the document cites).",
+      .tested =
+          "In double precision, the norm of the gradient of the key biases of a two-layer transformer is 0 to rounding, in units of that "
+          "of the query biases.",
+      .recorded = Verdict::holds,
+      .condition = "",
+      .correction = "",
+      .why =
+          "A bias b of the keys adds q.b to all scores of a query alike, and a softmax does not see what is added to all its inputs. So "
+          "the parameter is not used at all. This needs that nothing stands "
+          "between the bias and the score: rotated keys (RoPE), as in Qwen 2, turn the bias by an angle that depends on the position, and "
+          "then it has a gradient.",
+      .settings = {draws(24), {"of_values", 0, "1: look at the bias of the values instead", 0, 1}},
+      .run = run};
 }
 
 }  // namespace stepzero::claims

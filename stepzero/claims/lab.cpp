@@ -29,9 +29,7 @@ Lab::Lab(Index tokens, Index sequences) {
   batch_.targets = batch_.ids;
 }
 
-int Lab::source(Index channels, const Distribution& law) {
-  return add(TokenEmbedding{batch_.tokens(), channels}, {}, {law});
-}
+int Lab::source(Index channels, const Distribution& law) { return add(TokenEmbedding{batch_.tokens(), channels}, {}, {law}); }
 
 int Lab::add(const AnyOp& op, std::vector<int> inputs, const std::vector<Distribution>& laws) {
   std::vector<ParamUse> uses;
@@ -39,7 +37,8 @@ int Lab::add(const AnyOp& op, std::vector<int> inputs, const std::vector<Distrib
   STEPZERO_CHECK(shapes.size() == laws.size());
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     const ParamShape& s = shapes[i];
-    const int param = graph_.add_param({fmt::format("lab.{}", graph_.params.size()), {s.rows, s.cols}, Role::projection, -1, s.fan_in, s.fan_out});
+    const int param =
+        graph_.add_param({fmt::format("lab.{}", graph_.params.size()), {s.rows, s.cols}, Role::projection, -1, s.fan_in, s.fan_out});
     uses.push_back(graph_.whole(param));
     laws_.push_back(laws[i]);
   }
@@ -65,7 +64,8 @@ std::vector<Running> Lab::run(const Settings& settings, int draws, const std::fu
     Pass<float> pass(graph_, batch_);
     for (std::size_t i = 0; i < laws_.size(); ++i) {
       const View<float> w = pass.weight(static_cast<int>(i));
-      fill(laws_[i], make_stream(settings.seed(draw), graph_.params[i].name), 0, std::span<float>(w.data, static_cast<std::size_t>(w.size())));
+      fill(laws_[i], make_stream(settings.seed(draw), graph_.params[i].name), 0,
+           std::span<float>(w.data, static_cast<std::size_t>(w.size())));
     }
     Shot shot{pass};
     pass.forward({.forward = [&](int node, View<const float>, View<const float> keep) {

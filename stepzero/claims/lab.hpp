@@ -38,7 +38,8 @@ class Lab {
   void same_tokens();  // all tokens are one
 
   // Each of the numbers that `see` takes from a draw, over all draws.
-  [[nodiscard]] std::vector<Running> run(const Settings& settings, int draws, const std::function<std::vector<double>(const Shot&)>& see) const;
+  [[nodiscard]] std::vector<Running> run(const Settings& settings, int draws,
+                                         const std::function<std::vector<double>(const Shot&)>& see) const;
 
  private:
   Graph graph_;

@@ -9,10 +9,32 @@ namespace stepzero::claims {
 
 std::span<const Claim> all() {
   static const std::vector<Claim> list = {
-      product_variance(), frobenius_claim(),  score_moments(), linear_preservation(), xavier_normal(),    xavier_uniform(), he_relu(),
-      relu_half(),        attention_uniform(), softmax_variance(), temperature(),      multihead_variance(), pe_norm(),      pe_orthogonal(),
-      pe_formula(),       ln_scale(),          ffn_frobenius(), zero_bias(),           residual_depth(),   residual_alpha(), identity_attention(),
-      lr_decay(),         gradient_bound(),    forward_flow(),  backward_flow(),       key_bias(),
+      product_variance(),
+      frobenius_products(),
+      score_moments(),
+      linear_preservation(),
+      xavier_normal(),
+      xavier_uniform(),
+      he_relu(),
+      relu_half(),
+      attention_uniform(),
+      softmax_variance(),
+      temperature(),
+      multihead_variance(),
+      pe_norm(),
+      pe_orthogonal(),
+      pe_formula(),
+      ln_scale(),
+      ffn_frobenius(),
+      zero_bias(),
+      residual_depth(),
+      residual_alpha(),
+      identity_attention(),
+      lr_decay(),
+      gradient_bound(),
+      forward_flow(),
+      backward_flow(),
+      key_bias(),
   };
   return list;
 }

@@ -7,7 +7,7 @@
 namespace stepzero::claims {
 
 Claim product_variance();
-Claim frobenius_claim();
+Claim frobenius_products();
 Claim score_moments();
 Claim linear_preservation();
 Claim xavier_normal();

@@ -19,7 +19,9 @@ struct Seen {
 };
 
 Seen look(const Settings& s, const char* placement, double gain) {
-  Model m = make_model({.set = {fmt::format("width={}", width), fmt::format("layers={}", layers), fmt::format("norm_placement={}", placement)}, .tokens = 16});
+  Model m =
+      make_model({.set = {fmt::format("width={}", width), fmt::format("layers={}", layers), fmt::format("norm_placement={}", placement)},
+                  .tokens = 16});
   m.set(Role::gain, Distribution::constant(gain));
   const auto all = measured(m, s, s.draws());
   return {over(all, [](const Signal& x) { return claims::stream(x, layers) / claims::stream(x, 0); }),
@@ -30,7 +32,8 @@ Seen look(const Settings& s, const char* placement, double gain) {
 // |LN(x)| of unit tokens
 Running norm_of_output(const Settings& s, double gain) {
   Lab lab(8);
-  const int y = lab.add(LayerNorm{.width = width, .bias = false}, {lab.source(width, Distribution::normal(1))}, {Distribution::constant(gain)});
+  const int y =
+      lab.add(LayerNorm{.width = width, .bias = false}, {lab.source(width, Distribution::normal(1))}, {Distribution::constant(gain)});
   return lab.run(s, s.draws(), [&](const Shot& shot) { return std::vector{std::sqrt(static_cast<double>(width) * shot.square(y))}; })[0];
 }
 
@@ -46,7 +49,8 @@ Evidence run(const Settings& s) {
   e.equal(Kind::counter, "E[x^2] after 8 layers over before, post-norm", 1, post.stream, 0.25);
   e.equal(Kind::counter, "gradient at the first layer over the last, post-norm", 1, post.gradient, 0.25);
   const Branches b{.count = 16, .gain = 1 / std::sqrt(96.0)};
-  e.equal(Kind::correction, "E[x^2] after 16 branches of unit gain behind norms of gain g = 1/sqrt(d): 1 + 16 g^2", b.forward(), measure_flow(s, s.draws(), b).forward);
+  e.equal(Kind::correction, "E[x^2] after 16 branches of unit gain behind norms of gain g = 1/sqrt(d): 1 + 16 g^2", b.forward(),
+          measure_flow(s, s.draws(), b).forward);
   e.equal(Kind::correction, "loss at step zero, pre-norm: ln V + half the logits' variance", pre.predicted_loss, pre.loss);
   e.plot = {"stream of a pre-norm transformer of 8 layers", "gain of its norms", "E[x^2] after over before", true, true};
   Curve measured{"measured", {}, {}};
@@ -63,15 +67,26 @@ Evidence run(const Settings& s) {
 Claim ln_scale() {
   return {.id = "ln-scale",
           .source = kInitialization,
-          .statement = "Layer normalization scale: gamma_init is about 1/sqrt(d_model); it controls the initial step size, prevents layer output explosion and maintains the gradient scale across layers.",
-          .tested = "With gains 1/sqrt(d) a norm's output has norm 1, and in a pre-norm transformer of 8 layers neither the stream nor its gradient changes by more than a quarter.",
+          .statement =
+              "Layer normalization scale: gamma_init is about 1/sqrt(d_model); it controls the initial step size, prevents layer output "
+              "explosion and maintains the gradient scale across layers.",
+          .tested =
+              "With gains 1/sqrt(d) a norm's output has norm 1, and in a pre-norm transformer of 8 layers neither the stream nor its "
+              "gradient changes by more than a quarter.",
           .recorded = Verdict::holds_if,
-          .condition = "the model is pre-norm and its embeddings have unit size; in post-norm the first norm shrinks the stream by d and the gradient by sqrt(d)",
-          .correction = "Behind a norm of gain g a branch adds g^2 of the variance it would add at g = 1: with g^2 = 1/d the branches are all but switched off, and the loss starts at ln V because the logits "
-                        "shrink as well.",
-          .why = "Pre-norm branches read the norm's output, so the gain scales what they add to the stream: 1/sqrt(d) makes 2N branches add 2N/d of the stream's variance, too little to explode. The price is paid where it does "
-                 "not show: attention scores shrink by d (attention is uniform), logits by sqrt(d), and with them the gradients of all matrices. In post-norm the stream itself passes the norm, its size becomes 1/sqrt(d), branches "
-                 "shrink alike and nothing is gained. A gain of 1 with branches scaled by depth does the same without the price.",
+          .condition =
+              "the model is pre-norm and its embeddings have unit size; in post-norm the first norm shrinks the stream by d and the "
+              "gradient by sqrt(d)",
+          .correction =
+              "Behind a norm of gain g a branch adds g^2 of the variance it would add at g = 1: with g^2 = 1/d the branches are all but "
+              "switched off, and the loss starts at ln V because the logits "
+              "shrink as well.",
+          .why =
+              "Pre-norm branches read the norm's output, so the gain scales what they add to the stream: 1/sqrt(d) makes 2N branches add "
+              "2N/d of the stream's variance, too little to explode. The price is paid where it does "
+              "not show: attention scores shrink by d (attention is uniform), logits by sqrt(d), and with them the gradients of all "
+              "matrices. In post-norm the stream itself passes the norm, its size becomes 1/sqrt(d), branches "
+              "shrink alike and nothing is gained. A gain of 1 with branches scaled by depth does the same without the price.",
           .settings = {draws(80), {"power", 0.5, "gamma = d^-power", -1, 2}},
           .run = run};
 }

@@ -24,15 +24,6 @@ Running difference(const Course& a, const Course& b) {
   return r;
 }
 
-Curve loss_curve(std::string name, const Course& c) {
-  Curve out{std::move(name), {}, {}};
-  for (std::size_t i = 0; i < c.loss.size(); ++i) {
-    out.x.push_back(static_cast<double>(i));
-    out.y.push_back(c.loss[i]);
-  }
-  return out;
-}
-
 Evidence run(const Settings& s) {
   Evidence e;
   const double high = s("high_rate"), good = s("good_rate"), alpha = s("alpha");
@@ -44,7 +35,9 @@ Evidence run(const Settings& s) {
     for (const bool from_output : {false, true}) {
       const Course decayed = trained(s, rate, alpha, from_output);
       const char* end = from_output ? "last" : "first";
-      e.at_most(too_high ? Kind::statement : Kind::counter, fmt::format("mean loss, decayed from the {} layer, less that without decay; base rate {}", end, rate), 0, difference(decayed, one));
+      e.at_most(too_high ? Kind::statement : Kind::counter,
+                fmt::format("mean loss, decayed from the {} layer, less that without decay; base rate {}", end, rate), 0,
+                difference(decayed, one));
       e.plot.curves.push_back(loss_curve(fmt::format("rate {}, times {}^l from the {} layer", rate, alpha, end), decayed));
     }
   }
@@ -57,14 +50,24 @@ Claim lr_decay() {
   return {.id = "lr-decay",
           .source = kInitialization,
           .statement = "Layer-wise learning rate decay: lr_l = base_lr * alpha^l.",
-          .tested = "A transformer of 6 layers, trained from scratch by AdamW with alpha = 0.7 counted from either end, has a lower mean loss over its first steps than with one rate for all layers.",
+          .tested =
+              "A transformer of 6 layers, trained from scratch by AdamW with alpha = 0.7 counted from either end, has a lower mean loss "
+              "over its first steps than with one rate for all layers.",
           .recorded = Verdict::holds_if,
           .condition = "the base rate is too high for the model; at a good base rate the decay slows training, from either end",
-          .correction = "From scratch the decay acts as a lower rate, and which end it is counted from matters little. (It was made for fine-tuning, counted from the output, to keep what the first layers have learned; there is nothing to keep at step zero.)",
-          .why = "AdamW's steps do not depend on the size of the gradients, so a layer's rate is how far it moves. With a good rate for all, moving some layers less only makes them late. With a rate that is too high for all, the decay leaves a "
-                 "part of the network at a rate that works. The document does not say which end is l = 0; for a network that has learned nothing neither end is to be protected.",
-          .settings = {size("runs", 12, 100, "trainings from different draws"), size("steps", 50, 10000, "of each training"), {"alpha", 0.7, "lr_l = base alpha^l", 0.01, 2},
-                       {"high_rate", 0.04, "a base rate that is too high", 1e-5, 1}, {"good_rate", 0.002, "a good base rate", 1e-5, 1}},
+          .correction =
+              "From scratch the decay acts as a lower rate, and which end it is counted from matters little. (It was made for fine-tuning, "
+              "counted from the output, to keep what the first layers have learned; there is nothing to keep at step zero.)",
+          .why =
+              "AdamW's steps do not depend on the size of the gradients, so a layer's rate is how far it moves. With a good rate for all, "
+              "moving some layers less only makes them late. With a rate that is too high for all, the decay leaves a "
+              "part of the network at a rate that works. The document does not say which end is l = 0; for a network that has learned "
+              "nothing neither end is to be protected.",
+          .settings = {size("runs", 12, 100, "trainings from different draws"),
+                       size("steps", 50, 10000, "of each training"),
+                       {"alpha", 0.7, "lr_l = base alpha^l", 0.01, 2},
+                       {"high_rate", 0.04, "a base rate that is too high", 1e-5, 1},
+                       {"good_rate", 0.002, "a good base rate", 1e-5, 1}},
           .run = run};
 }
 

@@ -42,17 +42,19 @@ void Model::set(Role role, const Distribution& law) {
 
 Model make_model(const Description& d) {
   Architecture a = must(load_model("llama-2-7b"));
-  std::vector<std::string> fields = {"layers=8",       "width=128",    "heads=4",         "kv_heads=0", "head_dim=0", "ffn=0",      "vocab=256",
-                                     "positions=4096", "gated=false",  "activation=relu", "rotary=0",   "tied=false", "init_std=1", "position=none",
-                                     "norm=layernorm", "norm_eps=1e-5"};
+  std::vector<std::string> fields = {"layers=8",   "width=128",      "heads=4",        "kv_heads=0",      "head_dim=0", "ffn=0",
+                                     "vocab=256",  "positions=4096", "gated=false",    "activation=relu", "rotary=0",   "tied=false",
+                                     "init_std=1", "position=none",  "norm=layernorm", "norm_eps=1e-5"};
   fields.insert(fields.end(), d.set.begin(), d.set.end());
   for (const std::string& field : fields) must(set_field(a, field));
   must(resolve(a));
   const Scheme* scheme = must(find_scheme(d.scheme));
   must(adapt(a, *scheme, profile));
   Graph graph = build_graph(a);
-  Batch batch = must(make_batch({.source = d.source, .length = d.tokens, .sequences = 1, .targets = Targets::same, .vocab = a.vocab, .positions = a.positions}));
-  for (std::size_t t = 0; t < batch.targets.size(); ++t) batch.targets[t] = static_cast<std::int32_t>(a.vocab - 1 - static_cast<Index>(t) % a.vocab);
+  Batch batch = must(make_batch(
+      {.source = d.source, .length = d.tokens, .sequences = 1, .targets = Targets::same, .vocab = a.vocab, .positions = a.positions}));
+  for (std::size_t t = 0; t < batch.targets.size(); ++t)
+    batch.targets[t] = static_cast<std::int32_t>(a.vocab - 1 - static_cast<Index>(t) % a.vocab);
   Model model{std::move(a), std::move(graph), std::move(batch), {}};
   model.laws = Assignment(model.graph, model.a, *scheme);
   return model;

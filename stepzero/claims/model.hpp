@@ -33,7 +33,7 @@ Signal predicted(const Model& model);
 std::vector<Signal> measured(const Model& model, const Settings& settings, int draws);
 
 // Of a signal of one draw, or a predicted one.
-double stream(const Signal& s, Index layer);           // E[x^2] of the residual stream that enters a layer
+double stream(const Signal& s, Index layer);  // E[x^2] of the residual stream that enters a layer
 double stream_cosine(const Signal& s, Index layer);
 double stream_gradient(const Signal& s, Index layer);  // norm of the gradient there
 double value_of(const Value& v);

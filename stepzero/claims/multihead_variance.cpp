@@ -72,13 +72,22 @@ Claim multihead_variance() {
   return {.id = "multihead-variance",
           .source = kInitialization,
           .statement = "Var(MultiHead(Q,K,V)) = d_model, and Var(head_i) = d_model/h.",
-          .tested = "Tokens of unit variance, matrices of variance 1/d: the variance of the output, summed over channels, is d_model, and that of one head is d_model/h.",
+          .tested =
+              "Tokens of unit variance, matrices of variance 1/d: the variance of the output, summed over channels, is d_model, and that "
+              "of one head is d_model/h.",
           .recorded = Verdict::holds_if,
           .condition = "variance means the sum over channels, and there is nothing to average: one token, or all tokens alike",
-          .correction = "With T different tokens the sum is d_model e^v / T (and d_model e^v / (h T) for a head), v the variance of the scores: an attention averages.",
-          .why = "Each channel of a product with unit gain has variance 1, so d channels have d; one channel has 1, not d. But the values are averaged over the tokens seen, and "
-                 "what is independent in them averages out: this is the loss of variance, and the gain of similarity between tokens, by which attention differs from a linear layer.",
-          .settings = {draws(200), size("width", 256, 2048, "d_model"), size("heads", 4, 64, "heads; they divide the width"),
+          .correction =
+              "With T different tokens the sum is d_model e^v / T (and d_model e^v / (h T) for a head), v the variance of the scores: an "
+              "attention averages.",
+          .why =
+              "Each channel of a product with unit gain has variance 1, so d channels have d; one channel has 1, not d. But the values are "
+              "averaged over the tokens seen, and "
+              "what is independent in them averages out: this is the loss of variance, and the gain of similarity between tokens, by which "
+              "attention differs from a linear layer.",
+          .settings = {draws(200),
+                       size("width", 256, 2048, "d_model"),
+                       size("heads", 4, 64, "heads; they divide the width"),
                        {"output", 1, "std of the output matrix, in units of 1/sqrt(d)"}},
           .run = run};
 }

@@ -47,10 +47,11 @@ std::string wrapped(std::string_view text, std::size_t width, const std::string&
 std::string rows_text(const Evidence& e) {
   std::size_t width = 4;
   for (const Row& r : e.rows) width = std::max(width, r.what.size());
-  std::string out = fmt::format("{:<12} {:<{}} {:>11} {:>11} {:>8}  {:<22} {}\n", "", "what", width, "predicted", "measured", "+-", "allowed", "");
+  std::string out =
+      fmt::format("{:<12} {:<{}} {:>11} {:>11} {:>8}  {:<22} {}\n", "", "what", width, "predicted", "measured", "+-", "allowed", "");
   for (const Row& r : e.rows) {
-    out += fmt::format("{:<12} {:<{}} {:>11} {:>11} {:>8}  {:<22} {}\n", to_string(r.kind), r.what, width, number(r.predicted), number(r.measured), error_of(r),
-                       allowed(r), to_string(r.outcome()));
+    out += fmt::format("{:<12} {:<{}} {:>11} {:>11} {:>8}  {:<22} {}\n", to_string(r.kind), r.what, width, number(r.predicted),
+                       number(r.measured), error_of(r), allowed(r), to_string(r.outcome()));
   }
   return out;
 }
@@ -60,8 +61,9 @@ using Json = nlohmann::ordered_json;
 Json finite(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
 
 Json json(const Row& r) {
-  return {{"kind", to_string(r.kind)},  {"what", r.what},           {"predicted", finite(r.predicted)}, {"low", finite(r.low)},   {"high", finite(r.high)},
-          {"measured", finite(r.measured)}, {"stderr", finite(r.error)}, {"draws", r.draws},                 {"outcome", to_string(r.outcome())}};
+  return {{"kind", to_string(r.kind)}, {"what", r.what},         {"predicted", finite(r.predicted)},
+          {"low", finite(r.low)},      {"high", finite(r.high)}, {"measured", finite(r.measured)},
+          {"stderr", finite(r.error)}, {"draws", r.draws},       {"outcome", to_string(r.outcome())}};
 }
 
 }  // namespace
@@ -70,11 +72,13 @@ std::string table(const std::vector<Result>& results) {
   std::string out = fmt::format("{:<20} {:<10} {:>11} {:>11} {:>8}  {}\n", "claim", "verdict", "predicted", "measured", "+-", "of what");
   for (const Result& r : results) {
     const Row& h = r.evidence.headline();
-    out += fmt::format("{:<20} {:<10} {:>11} {:>11} {:>8}  {}{}\n", r.claim->id, to_string(r.evidence.verdict()), number(h.predicted), number(h.measured),
-                       error_of(h), h.what, r.as_recorded() ? "" : fmt::format("  [recorded: {}]", to_string(r.claim->recorded)));
+    out += fmt::format("{:<20} {:<10} {:>11} {:>11} {:>8}  {}{}\n", r.claim->id, to_string(r.evidence.verdict()), number(h.predicted),
+                       number(h.measured), error_of(h), h.what,
+                       r.as_recorded() ? "" : fmt::format("  [recorded: {}]", to_string(r.claim->recorded)));
   }
   const auto count = [&](Verdict v) { return std::ranges::count_if(results, [&](const Result& r) { return r.evidence.verdict() == v; }); };
-  out += fmt::format("\n{} claims: {} hold, {} hold under a condition, {} fail", results.size(), count(Verdict::holds), count(Verdict::holds_if), count(Verdict::fails));
+  out += fmt::format("\n{} claims: {} hold, {} hold under a condition, {} fail", results.size(), count(Verdict::holds),
+                     count(Verdict::holds_if), count(Verdict::fails));
   if (count(Verdict::undecided) > 0) out += fmt::format(", {} undecided", count(Verdict::undecided));
   return out + "\nstepzero claims NAME shows one with its reasons.\n";
 }
@@ -86,7 +90,8 @@ std::string page(const Result& result) {
   out += wrapped(c.statement, 110, "  ") + fmt::format("  ({})\n\n", c.source);
   out += "Tested\n" + wrapped(c.tested, 110, "  ");
   if (verdict == Verdict::holds_if) out += "Holds if\n" + wrapped(c.condition, 110, "  ");
-  if (!c.correction.empty()) out += fmt::format("{}\n", c.recorded == Verdict::fails ? "Instead" : "More exactly") + wrapped(c.correction, 110, "  ");
+  if (!c.correction.empty())
+    out += fmt::format("{}\n", c.recorded == Verdict::fails ? "Instead" : "More exactly") + wrapped(c.correction, 110, "  ");
   out += "Why\n" + wrapped(c.why, 110, "  ") + "\n" + rows_text(result.evidence);
   out += fmt::format("(+- standard error; the interval that decides misses the truth {} of the time)\n", kMissed);
   if (!result.as_recorded()) out += fmt::format("\nThe recorded verdict is another: {}.\n", to_string(c.recorded));
@@ -132,8 +137,8 @@ std::string markdown_section(const Result& result) {
   for (const Row& r : result.evidence.rows) {
     std::string what = r.what;
     for (std::size_t at = what.find('|'); at != std::string::npos; at = what.find('|', at + 2)) what.insert(at, "\\");
-    out += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", to_string(r.kind), what, number(r.predicted), number(r.measured), error_of(r), allowed(r),
-                       to_string(r.outcome()));
+    out += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", to_string(r.kind), what, number(r.predicted), number(r.measured),
+                       error_of(r), allowed(r), to_string(r.outcome()));
   }
   if (!result.evidence.plot.curves.empty()) out += fmt::format("\n![{}]({})\n", result.evidence.plot.title, figure_name(c));
   return out + "\n";

@@ -16,10 +16,10 @@ struct Result {
 std::string table(const std::vector<Result>& results);
 std::string page(const Result& result);
 std::string to_json(const std::vector<Result>& results);
-std::string markdown(const std::vector<Result>& results);         // the whole document
-std::string markdown_section(const Result& result);               // a claim's part of it
+std::string markdown(const std::vector<Result>& results);  // the whole document
+std::string markdown_section(const Result& result);        // a claim's part of it
 // claims.md and its figures
 Expected<void> write_markdown(const std::vector<Result>& results, const std::string& directory);
-std::string figure_name(const Claim& claim);                      // "figures/claims-pe-norm.svg"
+std::string figure_name(const Claim& claim);  // "figures/claims-pe-norm.svg"
 
 }  // namespace stepzero::claims

@@ -16,9 +16,9 @@ struct SoftmaxOfNormals {
   double n = 1;
   double head_dim = 64;
 
-  [[nodiscard]] double grown(double a) const { return std::pow(1 - 2 * a * v / head_dim, -head_dim / 2); }                            // (1)
-  [[nodiscard]] double sum_squares() const { return (grown(1) + (3 * grown(2) - grown(1) - 2 * grown(3)) / n) / n; }                  // (2)
-  [[nodiscard]] double entropy_lost() const { return v / 2 - (v * grown(1) / (1 - 2 * v / head_dim) - (grown(1) - 1) / 2) / n; }      // (3)
+  [[nodiscard]] double grown(double a) const { return std::pow(1 - 2 * a * v / head_dim, -head_dim / 2); }                        // (1)
+  [[nodiscard]] double sum_squares() const { return (grown(1) + (3 * grown(2) - grown(1) - 2 * grown(3)) / n) / n; }              // (2)
+  [[nodiscard]] double entropy_lost() const { return v / 2 - (v * grown(1) / (1 - 2 * v / head_dim) - (grown(1) - 1) / 2) / n; }  // (3)
 };
 
 // An attention over n tokens, all of which see each other, whose scores have variance v.

@@ -17,9 +17,8 @@ Seen look(const Settings& s, Index tokens, double v, Index value_dim) {
   const double n = static_cast<double>(tokens);
   Lab lab(tokens);
   const int mix = add_attention(lab, v, 2, head_dim, value_dim);
-  const auto r = lab.run(s, s.draws(), [&](const Shot& shot) {
-    return std::vector{n * shot.square(mix), n * shot.attention.at(mix).sum_squares - 1};
-  });
+  const auto r = lab.run(s, s.draws(),
+                         [&](const Shot& shot) { return std::vector{n * shot.square(mix), n * shot.attention.at(mix).sum_squares - 1}; });
   return {r[0], r[1]};
 }
 
@@ -56,13 +55,20 @@ Claim softmax_variance() {
   return {.id = "softmax-variance",
           .source = kInitialization,
           .statement = "Softmax output variance is about 1/sequence_length.",
-          .tested = "With values of variance 1, the attention's output has variance 1/n for n = 32, 128, 256; and, read literally, so have the weights.",
+          .tested =
+              "With values of variance 1, the attention's output has variance 1/n for n = 32, 128, 256; and, read literally, so have the "
+              "weights.",
           .recorded = Verdict::holds_if,
           .condition = "it is the output A V that is meant, with independent values of variance 1, and the variance of the scores is small",
           .correction = "Var(A_j) = (e^v - 1)/n^2 for the weights, and e^v/n for the output, with v the variance of the scores.",
-          .why = "Averaging n independent values leaves sum A^2 of their variance, which is 1/n for uniform weights and e^v/n for scores of variance v. The weights themselves lie "
-                 "around 1/n and their variance is of order 1/n^2: n times smaller than the statement says if it is read as one about the softmax.",
-          .settings = {draws(150), {"score_variance", 0.01, "variance of the scores of the statement", 0.001, 20}, {"power", 1, "Var = n^-power"}},
+          .why =
+              "Averaging n independent values leaves sum A^2 of their variance, which is 1/n for uniform weights and e^v/n for scores of "
+              "variance v. The weights themselves lie "
+              "around 1/n and their variance is of order 1/n^2: n times smaller than the statement says if it is read as one about the "
+              "softmax.",
+          .settings = {draws(150),
+                       {"score_variance", 0.01, "variance of the scores of the statement", 0.001, 20},
+                       {"power", 1, "Var = n^-power"}},
           .run = run};
 }
 

@@ -18,7 +18,8 @@ constexpr Index keys = 256, queries = 32;
 double jacobian(std::uint64_t seed, Index head_dim, double scale) {
   const auto draw = [&](const char* name, Index rows, Index cols) {
     Tensor<float> m(rows, cols);
-    fill(Distribution::normal(1), make_stream(seed, fmt::format("{}.{}", name, head_dim)), 0, std::span<float>(m.data(), static_cast<std::size_t>(m.size())));
+    fill(Distribution::normal(1), make_stream(seed, fmt::format("{}.{}", name, head_dim)), 0,
+         std::span<float>(m.data(), static_cast<std::size_t>(m.size())));
     return m;
   };
   const Tensor<float> q = draw("q", queries, head_dim), k = draw("k", keys, head_dim);
@@ -64,18 +65,22 @@ Evidence run(const Settings& s) {
 }  // namespace
 
 Claim temperature() {
-  return {.id = "temperature",
-          .source = kInitialization,
-          .statement = "Temperature scaling q.k / sqrt(d_k) maintains stable gradients.",
-          .tested = "The mean squared size of the softmax's Jacobian, for unit q and k and 256 keys, is the same at d_k = 1024 as at d_k = 64.",
-          .recorded = Verdict::holds,
-          .condition = "",
-          .correction = "",
-          .why = "Divided scores have the same law whatever d_k is, and so has the Jacobian diag(A) - A A'. Undivided scores have variance d_k: the softmax picks one key, "
-                 "the Jacobian of most queries vanishes and the mean is carried by the few that hesitate between two. That is why it first exceeds the uniform attention's "
-                 "and falls with d_k from then on.",
-          .settings = {draws(200), {"power", 0.5, "q.k is divided by d_k^power"}},
-          .run = run};
+  return {
+      .id = "temperature",
+      .source = kInitialization,
+      .statement = "Temperature scaling q.k / sqrt(d_k) maintains stable gradients.",
+      .tested = "The mean squared size of the softmax's Jacobian, for unit q and k and 256 keys, is the same at d_k = 1024 as at d_k = 64.",
+      .recorded = Verdict::holds,
+      .condition = "",
+      .correction = "",
+      .why =
+          "Divided scores have the same law whatever d_k is, and so has the Jacobian diag(A) - A A'. Undivided scores have variance d_k: "
+          "the softmax picks one key, "
+          "the Jacobian of most queries vanishes and the mean is carried by the few that hesitate between two. That is why it first "
+          "exceeds the uniform attention's "
+          "and falls with d_k from then on.",
+      .settings = {draws(200), {"power", 0.5, "q.k is divided by d_k^power"}},
+      .run = run};
 }
 
 }  // namespace stepzero::claims

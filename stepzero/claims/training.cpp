@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -50,18 +51,38 @@ Course train_runs(const Description& d, const Task& task, const TrainOptions& op
     double largest = 0;
     for (std::size_t s = 0; s < steps; ++s) {
       // a run that blew up stays where a uniform guess is
-      const TrainStep at = s < course.size() && std::isfinite(course[s].loss) ? course[s] : TrainStep{std::log(static_cast<double>(task.vocab)), 0};
+      const TrainStep at =
+          s < course.size() && std::isfinite(course[s].loss) ? course[s] : TrainStep{std::log(static_cast<double>(task.vocab)), 0};
       out.loss[s] += at.loss / static_cast<double>(runs);
       out.gradient[s] += at.gradient_norm / static_cast<double>(runs);
       whole.add(at.loss);
       largest = std::max(largest, at.gradient_norm);
       if (s >= steps - std::max<std::size_t>(1, steps / 10)) last.add(at.loss);
     }
-    out.final.add(last.mean);
+    out.last.add(last.mean);
     out.largest.add(largest / course[0].gradient_norm);
     out.means.push_back(whole.mean);
   }
   return out;
 }
+
+Curve loss_curve(std::string name, const Course& course) {
+  Curve out{std::move(name), {}, course.loss};
+  for (std::size_t i = 0; i < course.loss.size(); ++i) out.x.push_back(static_cast<double>(i));
+  return out;
+}
+
+Course train_deep(const Settings& settings, const std::string& scheme, const std::vector<std::string>& set) {
+  Description d{.scheme = scheme, .set = {"width=32", "heads=2", "position=sinusoidal", fmt::format("layers={}", kDeepLayers)}};
+  d.set.insert(d.set.end(), set.begin(), set.end());
+  const Task task{.vocab = 8, .length = 8, .sequences = 6};
+  const TrainOptions options{.steps = static_cast<int>(settings.size("steps")), .rate = 3e-3, .clip = 1, .warmup = 5};
+  Course c = train_runs(d, task, options, settings, static_cast<int>(settings.size("runs")));
+  const double unit = std::log(static_cast<double>(task.vocab));
+  c.last = {c.last.count, c.last.mean / unit, c.last.deviations / (unit * unit)};
+  return c;
+}
+
+std::string residual_scale(double scale) { return fmt::format("residual_scale={}", scale); }
 
 }  // namespace stepzero::claims

@@ -1,6 +1,7 @@
 #pragma once
 // Short training runs for the claims about training. The task needs attention: say, at every position, the token that
 // stood `distance` places before. Whoever looks at its own token only can do no better than ln(vocab).
+#include <string>
 #include <vector>
 
 #include "stepzero/claims/model.hpp"
@@ -18,12 +19,22 @@ struct Task {
 struct Course {
   std::vector<double> loss;      // each step's, averaged over the runs
   std::vector<double> gradient;  // norm, likewise
-  Running final;                 // the mean loss of each run's last tenth
+  Running last;                  // the mean loss of each run's last tenth
   Running largest;               // the largest gradient norm of each run over that of its first step
   std::vector<double> means;     // each run's mean loss over all its steps
 };
 
 // `runs` trainings of the model, each from a draw of its own, on tokens of its own.
 Course train_runs(const Description& d, const Task& task, const TrainOptions& options, const Settings& settings, int runs);
+
+// Loss against step.
+Curve loss_curve(std::string name, const Course& course);
+
+// Twelve layers on a small task, as a scheme draws them: what post-norm under Xavier does not learn. `last` is in units of
+// ln V, the loss of what knows nothing. Settings: steps, runs.
+constexpr Index kDeepLayers = 12;
+Course train_deep(const Settings& settings, const std::string& scheme, const std::vector<std::string>& set);
+
+std::string residual_scale(double scale);  // "residual_scale=..."
 
 }  // namespace stepzero::claims

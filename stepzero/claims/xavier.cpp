@@ -72,23 +72,29 @@ Claim xavier_normal() {
           .recorded = Verdict::holds,
           .condition = "",
           .correction = "",
-          .why = "It is a definition, as Glorot and Bengio gave it (2010), and the drawn numbers have it. What it preserves is another claim: linear-preservation.",
+          .why =
+              "It is a definition, as Glorot and Bengio gave it (2010), and the drawn numbers have it. What it preserves is another claim: "
+              "linear-preservation.",
           .settings = {draws(100), {"numerator", 2, "the variance is numerator / (n_in + n_out)"}},
           .run = run_normal};
 }
 
 Claim xavier_uniform() {
-  return {.id = "xavier-uniform",
-          .source = kInitialization,
-          .statement = "Alternative form: W_ij ~ U(-sqrt(6/(n_in + n_out)), sqrt(6/(n_in + n_out))).",
-          .tested = "The uniform draws have the variance of the normal ones, 2/(n_in + n_out), stay within the bound, and do the same to a signal.",
-          .recorded = Verdict::holds,
-          .condition = "",
-          .correction = "",
-          .why = "A uniform law on [-b, b] has variance b^2/3, so b^2 = 6/(n_in + n_out) gives the variance of the normal form. A sum over many inputs sees the variance "
-                 "only; the fourth moment (kurtosis 1.8 instead of 3) is lost within it.",
-          .settings = {draws(100), {"numerator", 6, "the bound is sqrt(numerator / (n_in + n_out))"}},
-          .run = run_uniform};
+  return {
+      .id = "xavier-uniform",
+      .source = kInitialization,
+      .statement = "Alternative form: W_ij ~ U(-sqrt(6/(n_in + n_out)), sqrt(6/(n_in + n_out))).",
+      .tested =
+          "The uniform draws have the variance of the normal ones, 2/(n_in + n_out), stay within the bound, and do the same to a signal.",
+      .recorded = Verdict::holds,
+      .condition = "",
+      .correction = "",
+      .why =
+          "A uniform law on [-b, b] has variance b^2/3, so b^2 = 6/(n_in + n_out) gives the variance of the normal form. A sum over many "
+          "inputs sees the variance "
+          "only; the fourth moment (kurtosis 1.8 instead of 3) is lost within it.",
+      .settings = {draws(100), {"numerator", 6, "the bound is sqrt(numerator / (n_in + n_out))"}},
+      .run = run_uniform};
 }
 
 }  // namespace stepzero::claims

@@ -59,12 +59,18 @@ Claim zero_bias() {
   return {.id = "zero-bias",
           .source = kInitialization,
           .statement = "Bias terms initialized to zero.",
-          .tested = "With zero biases a layer of unit gain keeps the size of the signal and leaves independent tokens independent, once and six times over; with biases it does not.",
+          .tested =
+              "With zero biases a layer of unit gain keeps the size of the signal and leaves independent tokens independent, once and six "
+              "times over; with biases it does not.",
           .recorded = Verdict::holds,
           .condition = "",
-          .correction = "Biases of std b add b^2 to the mean square and to the inner product of every two tokens: cosine b^2/(1 + b^2) after one layer of unit gain, l b^2/(1 + l b^2) after l.",
-          .why = "A bias is the same vector for every token. It carries no information about them and makes them alike, the more the deeper the network. At zero it does no harm and is learned "
-                 "from the first step on: its gradient does not depend on its value.",
+          .correction =
+              "Biases of std b add b^2 to the mean square and to the inner product of every two tokens: cosine b^2/(1 + b^2) after one "
+              "layer of unit gain, l b^2/(1 + l b^2) after l.",
+          .why =
+              "A bias is the same vector for every token. It carries no information about them and makes them alike, the more the deeper "
+              "the network. At zero it does no harm and is learned "
+              "from the first step on: its gradient does not depend on its value.",
           .settings = {draws(300), size("width", 384, 2048, "channels"), {"bias", 0, "std of the biases of the statement", 0, 10}},
           .run = run};
 }

@@ -28,7 +28,8 @@ Expected<claims::Settings> settings_of(const claims::Claim& claim, const ClaimsF
     const std::string prefix = std::string(claim.id) + ".";
     const bool mine = text.starts_with(prefix);
     if (!mine && flags.name.empty()) continue;
-    if (auto done = claims::set(claim, settings, std::string_view(text).substr(mine ? prefix.size() : 0)); !done) return std::unexpected(done.error());
+    if (auto done = claims::set(claim, settings, std::string_view(text).substr(mine ? prefix.size() : 0)); !done)
+      return std::unexpected(done.error());
   }
   return settings;
 }
@@ -38,7 +39,8 @@ Expected<void> check_names(const ClaimsFlags& flags) {
     if (!flags.name.empty()) continue;
     const auto dot = text.find('.');
     if (dot == std::string::npos || dot > text.find('=')) {
-      return fail(fmt::format("--set {}: expected CLAIM.key=value", show(text)), "for example --set pe-norm.positions=100; or name one claim");
+      return fail(fmt::format("--set {}: expected CLAIM.key=value", show(text)),
+                  "for example --set pe-norm.positions=100; or name one claim");
     }
     if (auto found = claims::find(std::string_view(text).substr(0, dot)); !found) return std::unexpected(found.error());
   }
@@ -78,7 +80,9 @@ int run(const ClaimsFlags& flags) {
   if (!flags.markdown.empty()) {
     if (auto done = claims::write_markdown(*results, flags.markdown); !done) return complain(done.error());
   } else {
-    const std::string text = flags.json ? claims::to_json(*results) + "\n" : flags.name.empty() ? claims::table(*results) : claims::page(results->front());
+    const std::string text = flags.json           ? claims::to_json(*results) + "\n"
+                             : flags.name.empty() ? claims::table(*results)
+                                                  : claims::page(results->front());
     code = print(text);
   }
   if (code != Exit::fine) return code;
@@ -95,14 +99,16 @@ void declare_claims(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<ClaimsFlags>();
   verb->add_option("NAME", flags->name, "one claim, with its reasons and a plot");
   verb->add_option("--seed", flags->seed, "of all draws")->check(check_seed)->capture_default_str();
-  verb->add_option("--set", flags->set, "a size of the experiment or a constant of the statement: key=value, or CLAIM.key=value; repeatable")
+  verb->add_option("--set", flags->set,
+                   "a size of the experiment or a constant of the statement: key=value, or CLAIM.key=value; repeatable")
       ->allow_extra_args(false);
   verb->add_option("--threads", flags->threads, "threads to use [all cores]")->check(CLI::Range(1, 256));
   verb->add_flag("--json", flags->json, "the result as JSON (stepzero.claims/1)");
   verb->add_option("--markdown", flags->markdown, "write claims.md and its figures into this directory");
   verb->add_flag("--quiet", flags->quiet, "no progress");
-  verb->footer("Exit code 1 when a verdict differs from the recorded one.\n\nExamples:\n  stepzero claims\n  stepzero claims relu-half\n  "
-               "stepzero claims temperature --set power=0.25\n");
+  verb->footer(
+      "Exit code 1 when a verdict differs from the recorded one.\n\nExamples:\n  stepzero claims\n  stepzero claims relu-half\n  "
+      "stepzero claims temperature --set power=0.25\n");
   verb->callback([flags, &exit_code] { exit_code = run(*flags); });
 }
 

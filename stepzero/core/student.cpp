@@ -16,7 +16,8 @@ double beta_fraction(double x, double a, double b) {
   double f = d;
   for (int m = 1; m <= 500; ++m) {
     const double k = m;
-    for (const double term : {k * (b - k) * x / ((a + 2 * k - 1) * (a + 2 * k)), -(a + k) * (a + b + k) * x / ((a + 2 * k) * (a + 2 * k + 1))}) {
+    for (const double term :
+         {k * (b - k) * x / ((a + 2 * k - 1) * (a + 2 * k)), -(a + k) * (a + b + k) * x / ((a + 2 * k) * (a + 2 * k + 1))}) {
       d = 1 / kept(1 + term * d);
       c = kept(1 + term / c);
       f *= c * d;

@@ -67,15 +67,18 @@ std::string escape(const std::string& text) {
 constexpr double left = 62, top = 30, width = 420, height = 240;
 
 std::string svg_axes(const Plot& plot, const Frame& f) {
-  std::string out = fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"#888\"/>\n", left, top, width, height);
+  std::string out =
+      fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"#888\"/>\n", left, top, width, height);
   for (int i = 0; i <= 4; ++i) {
     const double share = i / 4.0;
-    out += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", left + share * width, top + height + 16, tick(f.x.at(share)));
-    out += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", left - 6, top + (1 - share) * height + 4, tick(f.y.at(share)));
-    if (i > 0 && i < 4)
-      out += fmt::format("<path d=\"M{} {:.1f}h{}\" stroke=\"#ddd\"/>\n", left, top + (1 - share) * height, width);
+    out += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", left + share * width, top + height + 16,
+                       tick(f.x.at(share)));
+    out += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", left - 6, top + (1 - share) * height + 4,
+                       tick(f.y.at(share)));
+    if (i > 0 && i < 4) out += fmt::format("<path d=\"M{} {:.1f}h{}\" stroke=\"#ddd\"/>\n", left, top + (1 - share) * height, width);
   }
-  out += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", left + width / 2, top + height + 34, escape(plot.x_label));
+  out +=
+      fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", left + width / 2, top + height + 34, escape(plot.x_label));
   out += fmt::format("<text x=\"{}\" y=\"{}\">{}</text>\n", left, top - 10, escape(plot.title + " (" + plot.y_label + ")"));
   return out;
 }
@@ -123,15 +126,16 @@ std::string plot_svg(const Plot& plot) {
   constexpr std::array colours = {"#1f6fb4", "#d1495b", "#2e8b57", "#8e5ea2", "#e08e0b", "#444444", "#17a2b8", "#a0522d"};
   const Frame f = frame_of(plot);
   const double legend = static_cast<double>(plot.curves.size()) * 16;
-  std::string out = fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" width=\"{}\" font-family=\"sans-serif\" font-size=\"11\">\n",
-                                left + width + 20, top + height + 50 + legend, left + width + 20);
+  std::string out = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" width=\"{}\" font-family=\"sans-serif\" font-size=\"11\">\n",
+      left + width + 20, top + height + 50 + legend, left + width + 20);
   out += "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n" + svg_axes(plot, f);
   for (std::size_t k = 0; k < plot.curves.size(); ++k) {
     const char* colour = colours[k % colours.size()];
     out += svg_curve(plot.curves[k], f, colour);
     const double y = top + height + 54 + static_cast<double>(k) * 16;
-    out += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"14\" height=\"4\" fill=\"{}\"/>\n<text x=\"{}\" y=\"{}\">{}</text>\n", left, y - 5, colour, left + 20,
-                       y, escape(plot.curves[k].name));
+    out += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"14\" height=\"4\" fill=\"{}\"/>\n<text x=\"{}\" y=\"{}\">{}</text>\n", left, y - 5,
+                       colour, left + 20, y, escape(plot.curves[k].name));
   }
   return out + "</svg>\n";
 }

@@ -90,7 +90,8 @@ double layer_share(const Param& p, Index layers, const TrainOptions& options) {
   return std::pow(options.layer_decay, static_cast<double>(distance));
 }
 
-std::vector<TrainStep> train(Pass<float>& pass, const Graph& graph, const TrainOptions& options, const std::function<void(int step)>& next) {
+std::vector<TrainStep> train(Pass<float>& pass, const Graph& graph, const TrainOptions& options,
+                             const std::function<void(int step)>& next) {
   Steps steps(graph, options);
   std::vector<TrainStep> run;
   for (int step = 0; step < options.steps; ++step) {

@@ -19,10 +19,10 @@ struct TrainOptions {
   double beta1 = 0.9;   // adamw
   double beta2 = 0.99;
   double eps = 1e-8;
-  double weight_decay = 0;  // of matrices, apart from the gradient, times the rate
-  double clip = 0;          // the most the norm of the whole gradient may be; 0: any
-  int warmup = 0;           // steps over which the rate rises from 0
-  double layer_decay = 1;   // the rate of layer l is rate * layer_decay^l ...
+  double weight_decay = 0;   // of matrices, apart from the gradient, times the rate
+  double clip = 0;           // the most the norm of the whole gradient may be; 0: any
+  int warmup = 0;            // steps over which the rate rises from 0
+  double layer_decay = 1;    // the rate of layer l is rate * layer_decay^l ...
   bool from_output = false;  // ... with l counted from the last layer instead of the first
 };
 
