@@ -13,20 +13,23 @@ namespace {
 
 constexpr Index width = 96, layers = 8;
 
-struct Seen {
-  Running stream, gradient, loss;  // last layer over first; first over last
-  double predicted_loss;
-};
-
-Seen look(const Settings& s, const char* placement, double gain) {
+std::vector<Signal> signals(const Settings& s, const char* placement, double gain, double* predicted_loss = nullptr) {
   Model m =
       make_model({.set = {fmt::format("width={}", width), fmt::format("layers={}", layers), fmt::format("norm_placement={}", placement)},
                   .tokens = 16});
   m.set(Role::gain, Distribution::constant(gain));
-  const auto all = measured(m, s, s.draws());
-  return {over(all, [](const Signal& x) { return claims::stream(x, layers) / claims::stream(x, 0); }),
-          over(all, [](const Signal& x) { return stream_gradient(x, 0) / stream_gradient(x, layers); }),
-          over(all, [](const Signal& x) { return value_of(x.loss); }), gain < 1 ? *predicted(m).loss.predicted : 0};
+  if (predicted_loss != nullptr) *predicted_loss = *predicted(m).loss.predicted;
+  return measured(m, s, s.draws());
+}
+
+double growth(const Signal& x) { return stream(x, layers) / stream(x, 0); }
+double returned(const Signal& x) { return stream_gradient(x, 0) / stream_gradient(x, layers); }
+
+// Draw by draw, the same weights under two gains.
+Running ratio(const std::vector<Signal>& a, const std::vector<Signal>& b, double (*of)(const Signal&)) {
+  Running r;
+  for (std::size_t i = 0; i < a.size(); ++i) r.add(of(a[i]) / of(b[i]));
+  return r;
 }
 
 // |LN(x)| of unit tokens
@@ -40,23 +43,30 @@ Running norm_of_output(const Settings& s, double gain) {
 Evidence run(const Settings& s) {
   Evidence e;
   const double d = static_cast<double>(width), gain = std::pow(d, -s("power"));
-  const Seen pre = look(s, "pre", gain), post = look(s, "post", gain), plain = look(s, "pre", 1);
+  double loss = 0;
+  const auto pre = signals(s, "pre", gain, &loss), post = signals(s, "post", gain), plain = signals(s, "pre", 1);
   e.equal(Kind::statement, "norm of a norm's output: 1 instead of sqrt(d)", 1, norm_of_output(s, gain));
-  e.equal(Kind::statement, "E[x^2] after 8 layers over before, pre-norm", 1, pre.stream, 0.25);
-  e.equal(Kind::statement, "gradient at the first layer over the last, pre-norm", 1, pre.gradient, 0.25);
-  e.equal(Kind::contrast, "E[x^2] after 8 layers over before, pre-norm, gain 1", 1, plain.stream, 0.25);
-  e.equal(Kind::contrast, "gradient at the first layer over the last, pre-norm, gain 1", 1, plain.gradient, 0.25);
-  e.equal(Kind::counter, "E[x^2] after 8 layers over before, post-norm", 1, post.stream, 0.25);
-  e.equal(Kind::counter, "gradient at the first layer over the last, post-norm", 1, post.gradient, 0.25);
+  e.equal(Kind::statement, "E[x^2] after 8 layers over before, pre-norm", 1, over(pre, growth), 0.25);
+  e.equal(Kind::statement, "gradient at the first layer over the last, pre-norm", 1, over(pre, returned), 0.25);
+  e.at_most(Kind::statement, "norm of the whole gradient over that at gain 1, pre-norm", 0.5,
+            ratio(pre, plain, [](const Signal& x) { return value_of(x.gradient_norm); }));
+  e.equal(Kind::contrast, "E[x^2] after 8 layers over before, pre-norm, gain 1", 1, over(plain, growth), 0.25);
+  e.equal(Kind::contrast, "gradient at the first layer over the last, pre-norm, gain 1", 1, over(plain, returned), 0.25);
+  e.equal(Kind::counter, "E[x^2] after 8 layers over before, post-norm", 1, over(post, growth), 0.25);
+  e.equal(Kind::counter, "gradient at the first layer over the last, post-norm", 1, over(post, returned), 0.25);
   const Branches b{.count = 16, .gain = 1 / std::sqrt(96.0)};
   e.equal(Kind::correction, "E[x^2] after 16 branches of unit gain behind norms of gain g = 1/sqrt(d): 1 + 16 g^2", b.forward(),
           measure_flow(s, s.draws(), b).forward);
-  e.equal(Kind::correction, "loss at step zero, pre-norm: ln V + half the logits' variance", pre.predicted_loss, pre.loss);
+  e.equal(Kind::correction, "loss at step zero, pre-norm: ln V + half the logits' variance", loss,
+          over(pre, [](const Signal& x) { return value_of(x.loss); }));
+  const Running scores = ratio(pre, plain, [](const Signal& x) { return value_of(x.attention[0].score_variance); });
+  const double shrunk = std::pow(gain, 4);
+  e.exact(Kind::correction, "variance of the first layer's scores over that at gain 1: g^4", shrunk, scores.mean, 1e-5 * shrunk, 1e-4);
   e.plot = {"stream of a pre-norm transformer of 8 layers", "gain of its norms", "E[x^2] after over before", true, true};
   Curve measured{"measured", {}, {}};
   for (const double g : {gain, 0.2, 0.5, 1.0}) {
     measured.x.push_back(g);
-    measured.y.push_back(look(s, "pre", g).stream.mean);
+    measured.y.push_back(over(signals(s, "pre", g), growth).mean);
   }
   e.plot.curves = {measured};
   return e;

@@ -5,17 +5,17 @@
 #include "stepzero/claims/lab.hpp"
 #include "stepzero/claims/list.hpp"
 #include "stepzero/kernels/gemm.hpp"
-#include "stepzero/kernels/rows.hpp"
+#include "stepzero/kernels/statistics.hpp"
 
 namespace stepzero::claims {
 
 namespace {
 
-constexpr Index keys = 256, queries = 32;
+constexpr Index queries = 32;
 
 // n |J|^2 of the softmax's Jacobian J, averaged over the queries of a draw: |J d|^2 for random d through the shipped
 // backward. A uniform attention has 1 - 1/n.
-double jacobian(std::uint64_t seed, Index head_dim, double scale) {
+double jacobian(std::uint64_t seed, Index keys, Index head_dim, double scale) {
   const auto draw = [&](const char* name, Index rows, Index cols) {
     Tensor<float> m(rows, cols);
     fill(Distribution::normal(1), make_stream(seed, fmt::format("{}.{}", name, head_dim)), 0,
@@ -26,14 +26,12 @@ double jacobian(std::uint64_t seed, Index head_dim, double scale) {
   Tensor<float> d = draw("d", queries, keys), a(queries, keys);
   gemm(Trans::no, Trans::yes, static_cast<float>(scale), q.view(), k.view(), 0.0F, a.view());
   const Attention op{.key_dim = head_dim, .causal = false};
-  double sum = 0;
   for (Index i = 0; i < queries; ++i) {
     float kept[5];
     op.weights<float>(a.view().row(i), kept, i, keys, nullptr);
     Attention::through_softmax<float>(a.view().row(i), d.view().row(i), nullptr, keys);
-    sum += static_cast<double>(dot_row(d.view().row(i), d.view().row(i), keys));
   }
-  return sum * static_cast<double>(keys) / static_cast<double>(queries);
+  return sum_squares(View<const float>(d)) * static_cast<double>(keys) / static_cast<double>(queries);
 }
 
 Evidence run(const Settings& s) {
@@ -41,7 +39,7 @@ Evidence run(const Settings& s) {
   const auto r = average(s.draws(), [&](int draw) {
     std::vector<double> seen;
     for (const double power : {s("power"), 0.0}) {
-      for (const Index d : dims) seen.push_back(jacobian(s.seed(draw), d, std::pow(static_cast<double>(d), -power)));
+      for (const Index d : dims) seen.push_back(jacobian(s.seed(draw), s.size("keys"), d, std::pow(static_cast<double>(d), -power)));
     }
     seen.push_back(seen[3] / seen[1]);
     seen.push_back(seen[7] / seen[5]);
@@ -79,7 +77,7 @@ Claim temperature() {
           "the Jacobian of most queries vanishes and the mean is carried by the few that hesitate between two. That is why it first "
           "exceeds the uniform attention's "
           "and falls with d_k from then on.",
-      .settings = {draws(200), {"power", 0.5, "q.k is divided by d_k^power"}},
+      .settings = {draws(200), size("keys", 256, 65536, "that a query sees"), {"power", 0.5, "q.k is divided by d_k^power"}},
       .run = run};
 }
 
