@@ -93,7 +93,7 @@ const Spoiled spoiled[] = {
     {"ffn-frobenius", "product", 0, Verdict::holds},
     {"zero-bias", "bias", 0.5, Verdict::fails},
     {"residual-depth", "power", 0, Verdict::fails},
-    {"residual-alpha", "alpha", 0.5, Verdict::fails},
+    {"residual-alpha", "shallow", 60, Verdict::fails},
     {"identity-attention", "share", 0, Verdict::fails},
     {"lr-decay", "high_rate", 0.002, Verdict::fails},
     {"gradient-bound", "power", 1, Verdict::fails},
