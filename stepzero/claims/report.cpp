@@ -44,6 +44,15 @@ std::string wrapped(std::string_view text, std::size_t width, const std::string&
   return out + "\n";
 }
 
+std::string without_trailing_spaces(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\n') out.erase(out.find_last_not_of(' ') + 1);
+    out += c;
+  }
+  return out;
+}
+
 std::string rows_text(const Evidence& e) {
   std::size_t width = 4;
   for (const Row& r : e.rows) width = std::max(width, r.what.size());
@@ -98,7 +107,7 @@ std::string page(const Result& result) {
   if (!result.evidence.plot.curves.empty()) out += "\n" + plot_text(result.evidence.plot);
   out += "\nsettings";
   for (const Setting& s : c.settings) out += fmt::format("\n  {:<16} {:<8} {}", s.name, s.value, s.meaning);
-  return out + "\n";
+  return without_trailing_spaces(out + "\n");
 }
 
 std::string to_json(const std::vector<Result>& results) {
