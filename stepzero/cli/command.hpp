@@ -81,6 +81,7 @@ void declare_measure(CLI::App& app, int& exit_code);
 void declare_predict(CLI::App& app, int& exit_code);
 void declare_compare(CLI::App& app, int& exit_code);
 void declare_init(CLI::App& app, int& exit_code);
+void declare_audit(CLI::App& app, int& exit_code);
 void declare_diff(CLI::App& app, int& exit_code);
 void declare_explain(CLI::App& app, int& exit_code);
 void declare_lists(CLI::App& app, int& exit_code);  // models, schemes

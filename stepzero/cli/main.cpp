@@ -71,6 +71,7 @@ int run(int argc, char** argv) {
   cli::declare_measure(app, exit_code);
   cli::declare_compare(app, exit_code);
   cli::declare_init(app, exit_code);
+  cli::declare_audit(app, exit_code);
   cli::declare_diff(app, exit_code);
   cli::declare_explain(app, exit_code);
   cli::declare_lists(app, exit_code);

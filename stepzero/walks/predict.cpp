@@ -35,17 +35,17 @@ double cosine_spread(double rho, double noise, Index length, double swing = 0) {
 
 class Walk {
  public:
-  Walk(const Graph& graph, const Architecture& a, const Batch& batch, const Scheme& scheme)
+  Walk(const Graph& graph, const Architecture& a, const Batch& batch, const Assignment& laws, const std::string& name)
       : graph_(graph),
         batch_(batch),
         signal_(describe(graph, a, batch)),
-        assignment_(graph, a, scheme),
+        assignment_(laws),
         moments_(graph.nodes.size()),
         adjoints_(graph.nodes.size()),
         last_use_(graph.nodes.size(), 0),
         squares_(graph.params.size(), 0.0),
         deviations_(graph.params.size(), 0.0) {
-    signal_.scheme = scheme.name;
+    signal_.scheme = name;
     for (std::size_t i = 0; i < graph.params.size(); ++i) {
       signal_.parameters[i].std.predicted = assignment_.std(i);
       signal_.parameters[i].std.spread = assignment_.std(i) / std::sqrt(2 * static_cast<double>(graph.params[i].size()));
@@ -286,7 +286,12 @@ const char* to_string(Grade grade) {
 }
 
 Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, const Scheme& scheme, const PredictOptions& options) {
-  return Walk(graph, a, batch, scheme).run(options);
+  return predict(graph, a, batch, Assignment(graph, a, scheme), std::string(scheme.name), options);
+}
+
+Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, const Assignment& laws, const std::string& name,
+               const PredictOptions& options) {
+  return Walk(graph, a, batch, laws, name).run(options);
 }
 
 }  // namespace stepzero

@@ -11,4 +11,8 @@ struct PredictOptions {
 
 Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, const Scheme& scheme, const PredictOptions& options = {});
 
+// The same under laws that no scheme assigned; `name` stands where the scheme's would.
+Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, const Assignment& laws, const std::string& name,
+               const PredictOptions& options = {});
+
 }  // namespace stepzero
