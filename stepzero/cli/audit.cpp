@@ -105,7 +105,9 @@ void declare_audit(CLI::App& app, int& exit_code) {
   verb->add_option("--set", flags->set, "override a field of the model: key=value, repeatable")->allow_extra_args(false);
   verb->add_option("--scheme", flags->scheme, "hold them against this scheme [the one they follow, or come nearest to]");
   verb->add_option("--baseline", flags->baseline, "another checkpoint, to compare every tensor with");
-  verb->add_option("--fail-on", flags->fail_on, "exit with 1 from this severity on: warning, error")->check(CLI::IsMember({"warning", "error"}))->capture_default_str();
+  verb->add_option("--fail-on", flags->fail_on, "exit with 1 from this severity on: warning, error")
+      ->check(CLI::IsMember({"warning", "error"}))
+      ->capture_default_str();
   verb->add_option("--threads", flags->threads, "threads to use [all cores]")->check(CLI::Range(1, 256));
   verb->add_flag("--moments", flags->moments, "moments of every tensor and nothing else, as fast as memory is read");
   verb->add_flag("--full", flags->full, "a row a tensor, not a row a kind");
@@ -114,7 +116,8 @@ void declare_audit(CLI::App& app, int& exit_code) {
   verb->add_flag("--json", flags->json, "the result as JSON (stepzero.audit/1)");
   verb->add_flag("--quiet", flags->quiet, "no progress, no warnings");
   verb->footer(
-      "Pickles (.pt, .bin) are never read.\n\nExamples:\n  stepzero audit model.safetensors\n  stepzero audit checkpoint/ --scheme llama-depth --fail-on error\n"
+      "Pickles (.pt, .bin) are never read.\n\nExamples:\n  stepzero audit model.safetensors\n  stepzero audit checkpoint/ --scheme "
+      "llama-depth --fail-on error\n"
       "  stepzero audit step1000.safetensors --baseline step0.safetensors\n");
   verb->callback([flags, &exit_code] { exit_code = run(*flags); });
 }

@@ -48,7 +48,8 @@ class ByteCursor {
  private:
   bool there(std::uint64_t length, const char* what) {
     if (!rejects("gguf.remaining", length > left())) return true;
-    return refuse(at_, fmt::format("{} takes {} bytes, but {} follow", what, length, left()), "the file is damaged, cut short or made to harm");
+    return refuse(at_, fmt::format("{} takes {} bytes, but {} follow", what, length, left()),
+                  "the file is damaged, cut short or made to harm");
   }
   bool fetch(std::span<std::byte> out, const char* what) {
     if (!there(out.size(), what)) return false;

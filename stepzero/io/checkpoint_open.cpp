@@ -101,8 +101,9 @@ Expected<void> CheckpointOpener::directory(const fs::path& path) {
 Expected<void> CheckpointOpener::add(CheckpointTensor tensor) {
   const auto [at, fresh] = found_.tensors_.try_emplace(tensor.name, tensor);
   if (!rejects("index.tensor-twice", !fresh)) return {};
-  return fail(fmt::format("{}: tensor \"{}\" is in {} too", show(found_.path_of(tensor)), show(tensor.name), show(found_.path_of(at->second))),
-              "a tensor belongs to one file");
+  return fail(
+      fmt::format("{}: tensor \"{}\" is in {} too", show(found_.path_of(tensor)), show(tensor.name), show(found_.path_of(at->second))),
+      "a tensor belongs to one file");
 }
 
 Expected<void> CheckpointOpener::safetensors(const std::string& path) {

@@ -54,7 +54,8 @@ Expected<InputFile> InputFile::open(const std::string& path) {
   struct stat status = {};
   if (::fstat(fd, &status) != 0) return cannot_open(path, errno);
   if (rejects("file.regular", !S_ISREG(status.st_mode))) return not_regular(path, status.st_mode);
-  const auto changed = static_cast<std::uint64_t>(status.st_mtim.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(status.st_mtim.tv_nsec);
+  const auto changed =
+      static_cast<std::uint64_t>(status.st_mtim.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(status.st_mtim.tv_nsec);
   return InputFile(std::move(owned), path, {status.st_dev, status.st_ino, static_cast<std::uint64_t>(status.st_size), changed});
 }
 

@@ -28,8 +28,8 @@ constexpr std::uint64_t kDefaultAlignment = 32;
 constexpr const char* kDamaged = "the file is damaged, cut short or made to harm";
 
 constexpr std::array<std::uint64_t, 13> kSizes = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};  // 0: string, array
-constexpr std::array<std::string_view, 13> kTypeNames = {"u8",     "i8",    "u16", "i16", "u32", "i32", "f32", "bool",
-                                                         "string", "array", "u64", "i64", "f64"};
+constexpr std::array<std::string_view, 13> kTypeNames = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
+                                                         "bool", "string", "array", "u64", "i64", "f64"};
 
 class Parser {
  public:
@@ -88,7 +88,8 @@ bool Parser::start() {
     return refuse(4, fmt::format("version {:#010x}: the file is big-endian", v), "convert it anew on, or for, a little-endian machine");
   }
   if (rejects("gguf.version-0", v == 0)) return refuse(4, "version 0 never was", kDamaged);
-  if (rejects("gguf.version-1", v == 1)) return refuse(4, "version 1, with lengths of 32 bits, is no longer read", "convert the model anew");
+  if (rejects("gguf.version-1", v == 1))
+    return refuse(4, "version 1, with lengths of 32 bits, is no longer read", "convert the model anew");
   if (rejects("gguf.version-new", v > 3)) {
     return refuse(4, fmt::format("version {}, versions 2 and 3 are known", v), "a newer program wrote it; does stepzero have an update?");
   }
@@ -156,17 +157,28 @@ bool Parser::number(Type type, GgufValue& value) {
   };
   const std::uint64_t at = in_.at();
   switch (type) {
-    case Type::u8: return take(std::uint8_t{}, std::uint64_t{});
-    case Type::u16: return take(std::uint16_t{}, std::uint64_t{});
-    case Type::u32: return take(std::uint32_t{}, std::uint64_t{});
-    case Type::u64: return take(std::uint64_t{}, std::uint64_t{});
-    case Type::i8: return take(std::int8_t{}, std::int64_t{});
-    case Type::i16: return take(std::int16_t{}, std::int64_t{});
-    case Type::i32: return take(std::int32_t{}, std::int64_t{});
-    case Type::i64: return take(std::int64_t{}, std::int64_t{});
-    case Type::f32: return take(float{}, double{});
-    case Type::f64: return take(double{}, double{});
-    default: break;
+    case Type::u8:
+      return take(std::uint8_t{}, std::uint64_t{});
+    case Type::u16:
+      return take(std::uint16_t{}, std::uint64_t{});
+    case Type::u32:
+      return take(std::uint32_t{}, std::uint64_t{});
+    case Type::u64:
+      return take(std::uint64_t{}, std::uint64_t{});
+    case Type::i8:
+      return take(std::int8_t{}, std::int64_t{});
+    case Type::i16:
+      return take(std::int16_t{}, std::int64_t{});
+    case Type::i32:
+      return take(std::int32_t{}, std::int64_t{});
+    case Type::i64:
+      return take(std::int64_t{}, std::int64_t{});
+    case Type::f32:
+      return take(float{}, double{});
+    case Type::f64:
+      return take(double{}, double{});
+    default:
+      break;
   }
   if (!take(std::uint8_t{}, std::uint64_t{})) return false;
   if (rejects("gguf.bool", std::get<std::uint64_t>(value.value) > 1))
@@ -281,8 +293,8 @@ bool Parser::size_of(GgufTensor& tensor) {
   std::uint64_t bits = 0;
   const bool overflow = !count || __builtin_mul_overflow(*count / e.elements, std::uint64_t{e.bits}, &bits);
   if (rejects("gguf.overflow", overflow || bits / 8 > size_)) {
-    return refuse_tensor(tensor, fmt::format("shape [{}] of {} takes more bytes than the file has, {}", fmt::join(tensor.shape, ", "), e.name,
-                                             size_));
+    return refuse_tensor(
+        tensor, fmt::format("shape [{}] of {} takes more bytes than the file has, {}", fmt::join(tensor.shape, ", "), e.name, size_));
   }
   tensor.bytes = bits / 8;
   return true;
@@ -311,11 +323,13 @@ bool Parser::place(GgufTensor& tensor, std::uint64_t start, std::uint64_t& fille
   if (rejects("gguf.overlap", tensor.offset < filled))
     return refuse_tensor(tensor, fmt::format("its offset {} lies before {}, the end of the tensor before it", tensor.offset, filled));
   if (rejects("gguf.hole", tensor.offset > filled))
-    return refuse_tensor(tensor, fmt::format("its offset {} leaves a hole behind {}, the end of the tensor before it", tensor.offset, filled));
+    return refuse_tensor(tensor,
+                         fmt::format("its offset {} leaves a hole behind {}, the end of the tensor before it", tensor.offset, filled));
   const std::uint64_t room = size_ - std::min(size_, start);
   if (rejects("gguf.truncated", tensor.offset > room || tensor.bytes > room - tensor.offset)) {
-    return refuse_tensor(tensor, fmt::format("truncated: needs {} bytes from byte {} on, the file has {}", tensor.bytes, start + tensor.offset, size_),
-                         "the file is incomplete; copy or download it again");
+    return refuse_tensor(
+        tensor, fmt::format("truncated: needs {} bytes from byte {} on, the file has {}", tensor.bytes, start + tensor.offset, size_),
+        "the file is incomplete; copy or download it again");
   }
   filled = aligned(tensor.offset + tensor.bytes);
   tensor.offset += start;
@@ -332,7 +346,8 @@ Expected<std::uint64_t> GgufHeader::count(std::string_view key, std::uint64_t fa
   const GgufValue& v = found->second;
   const bool whole = std::holds_alternative<std::uint64_t>(v.value) && v.type != Type::array && v.type != Type::boolean;
   if (whole) return std::get<std::uint64_t>(v.value);
-  if (const auto* number = std::get_if<std::int64_t>(&v.value); number != nullptr && *number >= 0) return static_cast<std::uint64_t>(*number);
+  if (const auto* number = std::get_if<std::int64_t>(&v.value); number != nullptr && *number >= 0)
+    return static_cast<std::uint64_t>(*number);
   return fail(fmt::format("{}: the key \"{}\" is a {}, must be a whole number", show(file_name), show(key), to_string(v.type)), kDamaged);
 }
 
@@ -340,7 +355,8 @@ Expected<std::string> GgufHeader::text(std::string_view key, std::string_view fa
   const auto found = metadata.find(std::string(key));
   if (found == metadata.end()) return std::string(fallback);
   if (const auto* text = std::get_if<std::string>(&found->second.value)) return *text;
-  return fail(fmt::format("{}: the key \"{}\" is a {}, must be a string", show(file_name), show(key), to_string(found->second.type)), kDamaged);
+  return fail(fmt::format("{}: the key \"{}\" is a {}, must be a string", show(file_name), show(key), to_string(found->second.type)),
+              kDamaged);
 }
 
 Expected<GgufHeader> parse_gguf(const ByteSource& source, std::string_view file_name) { return Parser(source, file_name).run(); }

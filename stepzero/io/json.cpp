@@ -22,7 +22,8 @@ std::unexpected<Error> fail_at(const JsonSource& source, std::size_t offset, std
 Expected<void> check_encoding(const JsonSource& source) {
   const std::string_view text = source.text;
   const char* const hint = "save the file as UTF-8 without a byte order mark";
-  if (rejects("json.empty", text.empty())) return fail_at(source, 0, "no JSON: the text is empty", "the file may not have been written completely");
+  if (rejects("json.empty", text.empty()))
+    return fail_at(source, 0, "no JSON: the text is empty", "the file may not have been written completely");
   if (rejects("json.bom", text.starts_with("\xEF\xBB\xBF"))) return fail_at(source, 0, "a byte order mark stands before the JSON", hint);
   const bool utf16 =
       text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF") || (text.size() > 1 && (text[0] == '\0') != (text[1] == '\0'));

@@ -165,7 +165,8 @@ bool HeaderVisitor::begin_field(const std::string& name) {
     warn("{}unknown field \"{}\" is ignored", context(), show(name));
     return true;
   }
-  if (rejects("safetensors.field-twice", (seen_ & field_) != 0)) return refuse(fmt::format("{}{} is given twice", context(), name), "keep one of the two");
+  if (rejects("safetensors.field-twice", (seen_ & field_) != 0))
+    return refuse(fmt::format("{}{} is given twice", context(), name), "keep one of the two");
   seen_ |= field_;
   return true;
 }
@@ -255,7 +256,8 @@ bool HeaderVisitor::finish_tensor() {
                      "shape, dtype and data_offsets contradict each other; the writer of this file is at fault");
   };
   if (rejects("safetensors.overflow", !bits)) return contradict("more than 2^64 bits");
-  if (rejects("safetensors.whole-bytes", *bits % 8 != 0)) return contradict(fmt::format("{} bits of {}, not whole bytes", *bits, dtype_name(tensor_.dtype)));
+  if (rejects("safetensors.whole-bytes", *bits % 8 != 0))
+    return contradict(fmt::format("{} bits of {}, not whole bytes", *bits, dtype_name(tensor_.dtype)));
   if (rejects("safetensors.size", *bits / 8 != given)) return contradict(fmt::format("{} bytes, data_offsets give {}", *bits / 8, given));
   header_.tensors.push_back(std::move(tensor_));
   return true;

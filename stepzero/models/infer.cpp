@@ -89,7 +89,8 @@ std::optional<Role> role_of(const std::string& name, std::size_t rank) {
   if (rank == 1) return Role::gain;
   if (rank != 2) return std::nullopt;
   const auto* found = std::ranges::find_if(kRoles, [&](const RoleName& r) {
-    const bool ends = lower.ends_with(r.end) && (lower.size() == r.end.size() || !std::isalnum(static_cast<unsigned char>(lower[lower.size() - r.end.size() - 1])));
+    const bool ends = lower.ends_with(r.end) &&
+                      (lower.size() == r.end.size() || !std::isalnum(static_cast<unsigned char>(lower[lower.size() - r.end.size() - 1])));
     return ends && lower.find(r.within) != lower.npos;
   });
   return found == kRoles.end() ? std::nullopt : std::optional(found->role);
@@ -170,7 +171,8 @@ Inferred infer_model(const std::vector<NamedShape>& tensors) {
   if (gpt2) a.family = "gpt2";
   for (const NamedShape& t : tensors) {
     const auto role = role_of(t.name, t.shape.size());
-    const bool some = !t.shape.empty() && std::ranges::none_of(t.shape, [](std::uint64_t n) { return n == 0 || n > (std::uint64_t{1} << 40); });
+    const bool some =
+        !t.shape.empty() && std::ranges::none_of(t.shape, [](std::uint64_t n) { return n == 0 || n > (std::uint64_t{1} << 40); });
     if (role && some) out.graph.params.push_back(param_of(t, *role, conv));
   }
   fill_sizes(a, out.graph);
@@ -190,17 +192,26 @@ std::vector<std::pair<std::string, std::string>> gguf_names(const Architecture& 
   const auto add = [&](const std::string& ours, const std::string& theirs) {
     for (const char* end : {".weight", ".bias"}) list.emplace_back(ours + end, theirs + end);
   };
-  const std::array outside = {std::pair(n.token, "token_embd"),     std::pair(n.position, "position_embd"),
+  const std::array outside = {std::pair(n.token, "token_embd"),       std::pair(n.position, "position_embd"),
                               std::pair(n.token_type, "token_types"), std::pair(n.embedding_norm, "token_embd_norm"),
                               std::pair(n.final_norm, "output_norm"), std::pair(n.head, "output")};
   for (const auto& [ours, theirs] : outside) {
     if (!ours.empty()) add(std::string(ours), theirs);
   }
-  const std::array inside = {std::pair(n.attn_norm, "attn_norm"), std::pair(n.qkv, "attn_qkv"),       std::pair(n.q, "attn_q"),
-                             std::pair(n.k, "attn_k"),            std::pair(n.v, "attn_v"),           std::pair(n.attn_out, "attn_output"),
-                             std::pair(n.q_norm, "attn_q_norm"),  std::pair(n.k_norm, "attn_k_norm"), std::pair(n.ffn_norm, "ffn_norm"),
-                             std::pair(n.ffn_gate, "ffn_gate"),   std::pair(n.ffn_in, "ffn_up"),      std::pair(n.ffn_out, "ffn_down"),
-                             std::pair(n.ffn_gate_in, "ffn_up"),  std::pair(n.attn_post_norm, "post_attention_norm"),
+  const std::array inside = {std::pair(n.attn_norm, "attn_norm"),
+                             std::pair(n.qkv, "attn_qkv"),
+                             std::pair(n.q, "attn_q"),
+                             std::pair(n.k, "attn_k"),
+                             std::pair(n.v, "attn_v"),
+                             std::pair(n.attn_out, "attn_output"),
+                             std::pair(n.q_norm, "attn_q_norm"),
+                             std::pair(n.k_norm, "attn_k_norm"),
+                             std::pair(n.ffn_norm, "ffn_norm"),
+                             std::pair(n.ffn_gate, "ffn_gate"),
+                             std::pair(n.ffn_in, "ffn_up"),
+                             std::pair(n.ffn_out, "ffn_down"),
+                             std::pair(n.ffn_gate_in, "ffn_up"),
+                             std::pair(n.attn_post_norm, "post_attention_norm"),
                              std::pair(n.ffn_post_norm, "post_ffw_norm")};
   for (Index l = 0; l < a.layers; ++l) {
     const std::string block = fmt::format(fmt::runtime(n.block), l);

@@ -22,8 +22,8 @@ std::string number(double x) {
 std::string header(const Audit& a) {
   std::uint64_t numbers = 0;
   for (const TensorVerdict& v : a.tensors) numbers += v.census.tensor->elements;
-  std::string out = fmt::format("{}  {} tensors, {} numbers, {:.1f} MB\n", show(a.path), a.tensors.size(), with_commas(static_cast<Index>(numbers)),
-                                static_cast<double>(a.bytes) * 1e-6);
+  std::string out = fmt::format("{}  {} tensors, {} numbers, {:.1f} MB\n", show(a.path), a.tensors.size(),
+                                with_commas(static_cast<Index>(numbers)), static_cast<double>(a.bytes) * 1e-6);
   out += fmt::format("model    {}, {} layers, width {}{}\n", show(a.architecture.name), a.architecture.layers, a.architecture.width,
                      a.known ? "" : " (guessed from names and shapes)");
   if (a.moments_only) return out;
@@ -36,7 +36,8 @@ std::string header(const Audit& a) {
   }
   if (a.asked && a.intended != a.scheme) out += fmt::format("held against {}, as asked\n", a.intended);
   constexpr std::size_t most = 6;
-  for (std::size_t i = 0; i < std::min(most, a.others.size()); ++i) out += fmt::format("or       {}: {}\n", a.others[i].name, a.others[i].reason);
+  for (std::size_t i = 0; i < std::min(most, a.others.size()); ++i)
+    out += fmt::format("or       {}: {}\n", a.others[i].name, a.others[i].reason);
   if (a.others.size() > most) out += fmt::format("or       {} more (--json)\n", a.others.size() - most);
   return out;
 }
@@ -48,8 +49,8 @@ std::string row(const std::string& name, std::size_t count, const TensorVerdict&
   const std::string law = v.laws.empty() || v.laws[0].kind == FoundLaw::Kind::unknown ? "-" : to_string(v.laws[0]);
   std::string what = law.substr(0, law.find(','));
   if (!v.formula.empty() && count == 1) what += fmt::format(" {}", v.formula);
-  return fmt::format("{:<46} {:>4}  {:<5} {:>10} {:>19} {:>8} {:>10}  {}{}\n", name, count, c.tensor->encoding.name, number(c.whole.mean), std,
-                     number(c.whole.kurtosis), number(c.whole.largest()), what, v.departs ? fmt::format("  ! {}", v.expected) : "");
+  return fmt::format("{:<46} {:>4}  {:<5} {:>10} {:>19} {:>8} {:>10}  {}{}\n", name, count, c.tensor->encoding.name, number(c.whole.mean),
+                     std, number(c.whole.kurtosis), number(c.whole.largest()), what, v.departs ? fmt::format("  ! {}", v.expected) : "");
 }
 
 // Tensors whose names differ in their numbers only share a row.
@@ -75,7 +76,8 @@ std::string table(const Audit& a, bool full) {
     k.high = std::max(k.high, std);
   }
   constexpr std::size_t most = 200;
-  std::string out = fmt::format("\n{:<46} {:>4}  {:<5} {:>10} {:>19} {:>8} {:>10}  {}\n", "tensor", "of", "type", "mean", "std", "kurtosis", "largest", "law");
+  std::string out = fmt::format("\n{:<46} {:>4}  {:<5} {:>10} {:>19} {:>8} {:>10}  {}\n", "tensor", "of", "type", "mean", "std", "kurtosis",
+                                "largest", "law");
   for (std::size_t i = 0; i < order.size() && (full || i < most); ++i) {
     const Kind& k = kinds[order[i]];
     out += row(show(order[i]), k.count, *k.first, k.low, k.high);
@@ -96,9 +98,11 @@ std::string consequences(const Audit& a) {
   if (!a.found_signal || !a.intended_signal) return "";
   const auto value = [](const Value& v) { return v.predicted ? number(*v.predicted) : std::string("-"); };
   const Signal &f = *a.found_signal, &i = *a.intended_signal;
-  std::string out = fmt::format("\n{:<26} {:>12} {:>12}   (predicted, {} tokens; measure --weights runs the real thing)\n", "what follows", "this file",
-                                show(i.scheme).substr(0, 12), f.seq_len);
-  const auto line = [&](const char* what, const Value& x, const Value& y) { out += fmt::format("{:<26} {:>12} {:>12}\n", what, value(x), value(y)); };
+  std::string out = fmt::format("\n{:<26} {:>12} {:>12}   (predicted, {} tokens; measure --weights runs the real thing)\n", "what follows",
+                                "this file", show(i.scheme).substr(0, 12), f.seq_len);
+  const auto line = [&](const char* what, const Value& x, const Value& y) {
+    out += fmt::format("{:<26} {:>12} {:>12}\n", what, value(x), value(y));
+  };
   line("loss", f.loss, i.loss);
   line("gradient norm", f.gradient_norm, i.gradient_norm);
   line("growth of ln E[x^2]", f.growth.forward, i.growth.forward);

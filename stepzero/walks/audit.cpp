@@ -33,7 +33,8 @@ void judge_tensors(const Subject& subject, std::vector<TensorCensus> censuses, A
       v.role = p.role;
       v.layer = p.layer;
       const double n = static_cast<double>(std::max<std::uint64_t>(c.whole.count, 1));
-      if (c.analysed && !c.whole.constant()) v.formula = name_std(c.whole.std, std::max(2.5 / std::sqrt(2 * n), 2e-4), subject.architecture, p);
+      if (c.analysed && !c.whole.constant())
+        v.formula = name_std(c.whole.std, std::max(2.5 / std::sqrt(2 * n), 2e-4), subject.architecture, p);
     }
     for (const PieceCensus& p : c.pieces) v.laws.push_back(out.moments_only ? FoundLaw{} : find_law(p, c.tensor->encoding));
     v.census = std::move(c);
@@ -63,7 +64,8 @@ Training judge_training(const Audit& a) {
 }
 
 std::string reason_of(const Subject& s, const SchemeMatch& best, const SchemeMatch& other) {
-  const std::string forward = other.changes.empty() ? "" : fmt::format("; it would also set {}, which weights do not show", fmt::join(other.changes, ", "));
+  const std::string forward =
+      other.changes.empty() ? "" : fmt::format("; it would also set {}, which weights do not show", fmt::join(other.changes, ", "));
   if (same_laws(s, best, other)) return "assigns the same law to every tensor of this model" + forward;
   return "differs by less than these numbers can tell" + forward;
 }
@@ -88,9 +90,8 @@ void look_home(const Subject& s, const SchemeMatch& best, const std::vector<Sche
   const bool configured = best.follows() && best.scheme->adapt != nullptr && best.changes.empty();  // the model is made for it
   if (home == all.end() || !home->refused.empty() || home->departures.empty() || home->scheme == best.scheme || configured) return;
   constexpr std::array<std::string_view, 2> told = {"skipped-depth-scaling", "padding-row-not-zero"};
-  const bool only = std::ranges::all_of(home->departures, [&](const Departure& d) {
-    return d.mistake != nullptr && std::ranges::find(told, d.mistake->id) != told.end();
-  });
+  const bool only = std::ranges::all_of(
+      home->departures, [&](const Departure& d) { return d.mistake != nullptr && std::ranges::find(told, d.mistake->id) != told.end(); });
   if (only) find_departures(s, *home, told, out);
 }
 
@@ -155,9 +156,28 @@ void predict_consequences(const Subject& s, const SchemeMatch& match, const Cens
   out.intended_signal = predict(*running, a, *batch, match.assignment, std::string(match.scheme->name));
 }
 
-Expected<void> compare_baseline(const CheckpointFiles& files, const CheckpointFiles& other, const Audit& mine, std::vector<BaselineRow>& rows) {
-  AuditOptions plain;
-  plain.consequences = false;
+Expected<BaselineRow> compare_tensors(const CheckpointFiles& files, const TensorCensus& a, const CheckpointFiles& other,
+                                      const TensorCensus& b) {
+  BaselineRow row{a.tensor->name, "", 0, a.whole.std, b.whole.std};
+  const auto same = same_bytes(files, *a.tensor, other, *b.tensor);
+  if (!same) return std::unexpected(same.error());
+  if (*same) return row;
+  row.correlation = correlation(a.sample, b.sample, a.sample.size());
+  const double n = static_cast<double>(std::max<std::uint64_t>(1, std::min(a.whole.count, b.whole.count)));
+  const double error = std::max(a.whole.std, b.whole.std) / std::sqrt(n);
+  const bool other_law =
+      std::abs(a.whole.std - b.whole.std) > kTooManyErrors * error || std::abs(a.whole.mean - b.whole.mean) > kTooManyErrors * error;
+  if (a.tensor->shape != b.tensor->shape)
+    row.difference = "another shape";
+  else if (a.tensor->encoding.name != b.tensor->encoding.name)
+    row.difference = fmt::format("{} here, {} there", a.tensor->encoding.name, b.tensor->encoding.name);
+  else
+    row.difference = row.correlation > 0.5 ? "the same numbers, moved" : other_law ? "another law" : "other numbers of the same law";
+  return row;
+}
+
+Expected<void> compare_baseline(const CheckpointFiles& files, const CheckpointFiles& other, const Audit& mine,
+                                std::vector<BaselineRow>& rows) {
   const Subject subject = make_subject(other, std::nullopt);
   const auto list = take_census(other, subject.tensors(), subject.layouts(), {}, {});
   if (!list) return std::unexpected(list.error());
@@ -170,22 +190,10 @@ Expected<void> compare_baseline(const CheckpointFiles& files, const CheckpointFi
       rows.push_back({a.tensor->name, "only in this one", 0, a.whole.std, 0});
       continue;
     }
-    const TensorCensus& b = *it->second;
+    auto row = compare_tensors(files, a, other, *it->second);
+    if (!row) return std::unexpected(row.error());
+    rows.push_back(std::move(*row));
     theirs.erase(it);
-    BaselineRow row{a.tensor->name, "", 0, a.whole.std, b.whole.std};
-    const auto same = same_bytes(files, *a.tensor, other, *b.tensor);
-    if (!same) return std::unexpected(same.error());
-    if (!*same) {
-      row.correlation = correlation(a.sample, b.sample, a.sample.size());
-      const double n = static_cast<double>(std::max<std::uint64_t>(1, std::min(a.whole.count, b.whole.count)));
-      const double z = std::abs(a.whole.std - b.whole.std) / (std::max(a.whole.std, b.whole.std) / std::sqrt(n) + 1e-300);
-      row.difference = a.tensor->shape != b.tensor->shape      ? "another shape"
-                       : a.tensor->encoding.name != b.tensor->encoding.name ? fmt::format("{} here, {} there", a.tensor->encoding.name, b.tensor->encoding.name)
-                       : row.correlation > 0.5                 ? "the same numbers, moved"
-                       : z > kTooManyErrors                    ? "another law"
-                                                               : "other numbers of the same law";
-    }
-    rows.push_back(std::move(row));
   }
   for (const auto& [name, census] : theirs) rows.push_back({name, "only in the baseline", 0, 0, census->whole.std});
   return {};
@@ -195,50 +203,64 @@ Expected<void> compare_baseline(const CheckpointFiles& files, const CheckpointFi
 
 const char* to_string(Training t) {
   switch (t) {
-    case Training::at_init: return "at initialization";
-    case Training::partly: return "partly trained";
-    case Training::trained: return "trained";
-    case Training::unknown: break;
+    case Training::at_init:
+      return "at initialization";
+    case Training::partly:
+      return "partly trained";
+    case Training::trained:
+      return "trained";
+    case Training::unknown:
+      break;
   }
   return "unknown";
 }
 
-Expected<Audit> audit(const CheckpointFiles& files, const AuditOptions& options) {
-  Audit out;
-  out.path = files.path();
-  out.bytes = files.bytes();
-  out.warnings = files.warnings();
-  out.moments_only = options.moments_only;
-  const Subject subject = make_subject(files, options.model);
-  out.architecture = subject.architecture;
-  out.known = subject.known;
-  auto list = take_census(files, subject.tensors(), subject.layouts(), {.moments_only = options.moments_only}, options.progress);
-  if (!list) return std::unexpected(list.error());
-  const auto similar = options.moments_only ? std::vector<Similar>() : find_similar(files, *list);
-  if (!similar) return std::unexpected(similar.error());
-  judge_tensors(subject, std::move(*list), out);
-  out.training = judge_training(out);
+namespace {
+
+// The scheme, what departs from it, and what follows.
+std::optional<SchemeMatch> judge_scheme(const Subject& subject, const AuditOptions& options, Audit& out) {
   CensusOf census_of(subject.tensor_of.size());
   for (const TensorVerdict& v : out.tensors) {
     if (v.param) census_of[*v.param] = &v.census;
   }
-  out.asked = options.scheme != nullptr;
-  std::optional<SchemeMatch> match;
-  if (!options.moments_only && !subject.graph.params.empty()) match = identify(subject, census_of, options, out);
-  if (match) {
-    out.intended = match->name();
-    if (!match->refused.empty()) {
-      out.findings.push_back({"other-tensors", Severity::error, "model", fmt::format("scheme {}: {}", match->scheme->name, match->refused),
-                              "the scheme belongs to another form of the model"});
-    } else {
-      note_expected(subject, *match, out);
-      find_departures(subject, *match, {}, out);
-    }
+  std::optional<SchemeMatch> match = identify(subject, census_of, options, out);
+  if (!match) return match;
+  out.intended = match->name();
+  if (!match->refused.empty()) {
+    out.findings.push_back({"other-tensors", Severity::error, "model", fmt::format("scheme {}: {}", match->scheme->name, match->refused),
+                            "the scheme belongs to another form of the model"});
+    return match;
   }
+  note_expected(subject, *match, out);
+  find_departures(subject, *match, {}, out);
+  if (subject.known && options.consequences) predict_consequences(subject, *match, census_of, out);
+  return match;
+}
+
+}  // namespace
+
+Expected<Audit> audit(const CheckpointFiles& files, const AuditOptions& options) {
+  const Subject subject = make_subject(files, options.model);
+  auto list = take_census(files, subject.tensors(), subject.layouts(), {.moments_only = options.moments_only}, options.progress);
+  if (!list) return std::unexpected(list.error());
+  const auto similar = options.moments_only ? std::vector<Similar>() : find_similar(files, *list);
+  if (!similar) return std::unexpected(similar.error());
+  Audit out;
+  out.path = files.path();
+  out.bytes = files.bytes();
+  out.warnings = files.warnings();
+  out.architecture = subject.architecture;
+  out.known = subject.known;
+  out.moments_only = options.moments_only;
+  out.asked = options.scheme != nullptr;
+  judge_tensors(subject, std::move(*list), out);
+  out.training = judge_training(out);
+  std::optional<SchemeMatch> match;
+  if (!options.moments_only && !subject.graph.params.empty()) match = judge_scheme(subject, options, out);
+  const SchemeMatch* const held_against = match ? &*match : nullptr;
   find_structure(subject, out);
-  find_broken_numbers(match ? &*match : nullptr, out);
-  find_similar_tensors(match ? &*match : nullptr, *similar, out);
-  if (match && match->refused.empty() && subject.known && options.consequences) predict_consequences(subject, *match, census_of, out);
+  find_broken_numbers(held_against, out);
+  find_similar_tensors(held_against, *similar, out);
   if (options.baseline != nullptr) {
     if (auto done = compare_baseline(files, *options.baseline, out, out.baseline); !done) return std::unexpected(done.error());
   }

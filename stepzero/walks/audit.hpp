@@ -48,9 +48,9 @@ struct Audit {
   Architecture architecture;
   bool known = false;  // the model comes from a configuration
   Training training = Training::unknown;
-  std::string scheme;    // that it follows, but for the departures; empty: none
-  std::string intended;  // that it was held against; empty: none
-  bool asked = false;    // by the user
+  std::string scheme;               // that it follows, but for the departures; empty: none
+  std::string intended;             // that it was held against; empty: none
+  bool asked = false;               // by the user
   std::vector<OtherScheme> others;  // that would say the same
   std::vector<TensorVerdict> tensors;
   std::vector<Finding> findings;

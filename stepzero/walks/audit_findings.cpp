@@ -29,7 +29,8 @@ void add(Audit& audit, std::string id, Severity severity, std::string where, std
   if (std::cmp_less(same, kMostOfAKind)) {
     audit.findings.push_back({std::move(id), severity, std::move(where), std::move(evidence), std::move(remedy)});
   } else if (std::cmp_equal(same, kMostOfAKind)) {
-    audit.findings.push_back({std::move(id), severity, "model", "and more of this kind, which are not listed", "see --json for all tensors"});
+    audit.findings.push_back(
+        {std::move(id), severity, "model", "and more of this kind, which are not listed", "see --json for all tensors"});
   }
 }
 
@@ -38,14 +39,15 @@ void find_lines(const TensorCensus& c, bool trained, Audit& audit) {
     const Severity severity = trained ? Severity::note : Severity::warning;
     if (lines.dead > 0) {
       add(audit, fmt::format("dead-{}", what), severity, c.tensor->name,
-          fmt::format("{} {} all zero, the first is {} (from 0)", lines.dead, lines.dead == 1 ? fmt::format("{} is", what) : fmt::format("{}s are", what),
-                      lines.first_dead),
+          fmt::format("{} {} all zero, the first is {} (from 0)", lines.dead,
+                      lines.dead == 1 ? fmt::format("{} is", what) : fmt::format("{}s are", what), lines.first_dead),
           "rows that never get a gradient stay so; at initialization nothing but padding should be zero");
     }
     if (lines.repeated > 0) {
       add(audit, fmt::format("repeated-{}", what), severity, c.tensor->name,
           fmt::format("{} {} another: {} is {} once more (from 0)", lines.repeated,
-                      lines.repeated == 1 ? fmt::format("{} equals", what) : fmt::format("{}s equal", what), lines.first_repeated, lines.first_original),
+                      lines.repeated == 1 ? fmt::format("{} equals", what) : fmt::format("{}s equal", what), lines.first_repeated,
+                      lines.first_original),
           "equal rows get equal gradients and stay equal; draw them apart");
     }
   };
@@ -62,7 +64,8 @@ void find_broken_numbers(const SchemeMatch* match, Audit& audit) {
     const Summary& s = c.whole;
     if (s.nans + s.infs > 0) {
       add(audit, "not-finite", Severity::error, c.tensor->name,
-          fmt::format("{} NaN and {} infinite of {} numbers", s.nans, s.infs, s.nans + s.infs + s.count), "a pass through it gives NaN; restore it from an earlier state");
+          fmt::format("{} NaN and {} infinite of {} numbers", s.nans, s.infs, s.nans + s.infs + s.count),
+          "a pass through it gives NaN; restore it from an earlier state");
     }
     const Assignment::Block* const block = block_of(match, v);
     const bool meant = block != nullptr && block->distribution.kind == Distribution::Kind::constant && block->distribution.mean == 0;
@@ -84,9 +87,12 @@ void find_broken_numbers(const SchemeMatch* match, Audit& audit) {
 }
 
 void find_structure(const Subject& s, Audit& audit) {
-  for (const std::string& name : s.missing) add(audit, "missing-tensor", Severity::error, name, "the model has it, the checkpoint has not", "is this the config.json of these weights?");
+  for (const std::string& name : s.missing)
+    add(audit, "missing-tensor", Severity::error, name, "the model has it, the checkpoint has not",
+        "is this the config.json of these weights?");
   for (const auto& m : s.misfits)
-    add(audit, "wrong-shape", Severity::error, m.name, fmt::format("shape {}, the model has {}", m.found, m.wanted), "is this the config.json of these weights?");
+    add(audit, "wrong-shape", Severity::error, m.name, fmt::format("shape {}, the model has {}", m.found, m.wanted),
+        "is this the config.json of these weights?");
   for (const CheckpointTensor* t : s.others) {
     if (s.known && !expected_extra(t->name, s.architecture.tied))
       add(audit, "unknown-tensor", Severity::note, t->name, "the model has no such tensor", "was the checkpoint written by another class?");
@@ -96,7 +102,8 @@ void find_structure(const Subject& s, Audit& audit) {
     if (!v.census.analysed && v.census.tensor->elements > 0) ++unread[std::string(v.census.tensor->encoding.name)];
   }
   for (const auto& [type, count] : unread)
-    add(audit, "not-analysed", Severity::note, "model", fmt::format("{} tensors of type {} were not analysed", count, type), "F32, F16, BF16, F64, Q8_0, Q4_0, Q4_K and Q6_K are");
+    add(audit, "not-analysed", Severity::note, "model", fmt::format("{} tensors of type {} were not analysed", count, type),
+        "F32, F16, BF16, F64, Q8_0, Q4_0, Q4_K and Q6_K are");
 }
 
 void find_similar_tensors(const SchemeMatch* match, const std::vector<Similar>& pairs, Audit& audit) {
@@ -132,7 +139,8 @@ std::string law_text(const Distribution& d, const Architecture& a, const Param& 
   const std::string formula = name_std(d.std(), 1e-6, a, p);
   std::string out = fmt::format("std {}{:.4g}", formula.empty() ? "" : formula + " = ", d.std());
   if (d.kind == Distribution::Kind::uniform) out += fmt::format(" (uniform within +-{:.4g})", d.scale);
-  if (d.kind == Distribution::Kind::truncated_normal && d.cut < 8) out += fmt::format(" (cut at {:g} parent std, +-{:.4g})", d.cut, d.cut * d.scale);
+  if (d.kind == Distribution::Kind::truncated_normal && d.cut < 8)
+    out += fmt::format(" (cut at {:g} parent std, +-{:.4g})", d.cut, d.cut * d.scale);
   if (d.structure == Distribution::Structure::orthogonal) out += " (orthogonal)";
   return out;
 }
@@ -145,7 +153,8 @@ std::string found_text(const Group& g, const TensorCensus& c) {
   }
   const Summary& s = c.whole;
   if (s.constant()) return fmt::format("is constant, {:.6g}", s.min);
-  std::string out = high - low < 0.03 * high ? fmt::format("has std {:.4g}", g.first->found_std) : fmt::format("has std {:.4g} to {:.4g}", low, high);
+  std::string out =
+      high - low < 0.03 * high ? fmt::format("has std {:.4g}", g.first->found_std) : fmt::format("has std {:.4g} to {:.4g}", low, high);
   if (g.first->expected.kind == Distribution::Kind::constant) return fmt::format("is not constant: {:.4g} to {:.4g}", s.min, s.max);
   if (g.first->fit.impossible) out += fmt::format(" and reaches {:.4g}", s.largest());
   return out;
@@ -172,13 +181,17 @@ void find_departures(const Subject& subject, const SchemeMatch& match, std::span
     const bool padding = d.mistake != nullptr && d.mistake->id == "padding-row-not-zero";
     std::string evidence =
         padding ? fmt::format("row {} has std {:.4g}; {} keeps the row of padding zero", p.zero_row, d.found_std, match.scheme->name)
-                : fmt::format("{}{}; {} assigns {}", found_text(g, verdict->census), g.all.size() > 1 ? fmt::format(" in {} tensors", g.all.size()) : "",
-                              match.scheme->name, law_text(d.expected, match.architecture, p));
+                : fmt::format("{}{}; {} assigns {}", found_text(g, verdict->census),
+                              g.all.size() > 1 ? fmt::format(" in {} tensors", g.all.size()) : "", match.scheme->name,
+                              law_text(d.expected, match.architecture, p));
     if (d.mistake != nullptr && !padding) evidence += fmt::format(": as if {}", d.mistake->meaning);
-    if (d.mistake == nullptr && !d.fit.impossible) evidence += fmt::format("; {:.1f} standard errors, p {:.1e}", std::abs(d.fit.z), d.fit.p);
+    if (d.mistake == nullptr && !d.fit.impossible)
+      evidence += fmt::format("; {:.1f} standard errors, p {:.1e}", std::abs(d.fit.z), d.fit.p);
     const bool zero = d.mistake != nullptr && d.mistake->id == "zero-tensor";
-    add(audit, d.mistake == nullptr ? "departs-from-scheme" : std::string(d.mistake->id), zero ? Severity::error : Severity::warning, where, evidence,
-        d.mistake == nullptr ? fmt::format("if {} was meant, draw it again; if not, name the scheme with --scheme", match.scheme->name) : std::string(d.mistake->remedy));
+    add(audit, d.mistake == nullptr ? "departs-from-scheme" : std::string(d.mistake->id), zero ? Severity::error : Severity::warning, where,
+        evidence,
+        d.mistake == nullptr ? fmt::format("if {} was meant, draw it again; if not, name the scheme with --scheme", match.scheme->name)
+                             : std::string(d.mistake->remedy));
   }
 }
 

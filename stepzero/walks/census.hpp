@@ -20,7 +20,7 @@ struct TensorLayout {
   };
   Index rows = 0, cols = 0;
   std::vector<Block> blocks;
-  std::vector<Role> pieces;                    // what each of them is
+  std::vector<Role> pieces;                 // what each of them is
   std::optional<std::size_t> padding = {};  // the piece that is the row of padding
 
   static TensorLayout whole(const CheckpointTensor& tensor, Role role);

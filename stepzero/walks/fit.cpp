@@ -18,13 +18,18 @@ using Structure = Distribution::Structure;
 // How far a stored number may be from the one meant, relative to it.
 double rounding(const Encoding& e) {
   switch (e.kind) {
-    case Encoding::Kind::bf16: return 0x1p-8;
-    case Encoding::Kind::f16: return 0x1p-11;
+    case Encoding::Kind::bf16:
+      return 0x1p-8;
+    case Encoding::Kind::f16:
+      return 0x1p-11;
     case Encoding::Kind::q8_0:
-    case Encoding::Kind::q6_k: return 0.02;
+    case Encoding::Kind::q6_k:
+      return 0.02;
     case Encoding::Kind::q4_0:
-    case Encoding::Kind::q4_k: return 0.1;
-    default: return 1e-6;
+    case Encoding::Kind::q4_k:
+      return 0.1;
+    default:
+      return 1e-6;
   }
 }
 
@@ -95,7 +100,6 @@ Fit fit_structured(const Distribution& d, const PieceCensus& p) {
 }
 
 }  // namespace
-
 
 Fit fit(const Distribution& d, const PieceCensus& piece, const Encoding& stored) {
   const Summary& s = piece.summary;
@@ -168,13 +172,20 @@ FoundLaw find_law(const PieceCensus& piece, const Encoding& stored) {
 
 std::string to_string(const FoundLaw& law) {
   switch (law.kind) {
-    case FoundLaw::Kind::constant: return fmt::format("constant {:.6g}", law.scale);
-    case FoundLaw::Kind::normal: return fmt::format("normal, std {:.4g}", law.scale);
-    case FoundLaw::Kind::uniform: return fmt::format("uniform within +-{:.4g}", law.scale);
-    case FoundLaw::Kind::truncated: return fmt::format("normal of std {:.4g} cut at {:.2g} std", law.scale, law.cut);
-    case FoundLaw::Kind::orthogonal: return fmt::format("orthogonal, std {:.4g}", law.scale);
-    case FoundLaw::Kind::identity_like: return fmt::format("{:.3g} times the identity, and noise", law.scale);
-    case FoundLaw::Kind::unknown: break;
+    case FoundLaw::Kind::constant:
+      return fmt::format("constant {:.6g}", law.scale);
+    case FoundLaw::Kind::normal:
+      return fmt::format("normal, std {:.4g}", law.scale);
+    case FoundLaw::Kind::uniform:
+      return fmt::format("uniform within +-{:.4g}", law.scale);
+    case FoundLaw::Kind::truncated:
+      return fmt::format("normal of std {:.4g} cut at {:.2g} std", law.scale, law.cut);
+    case FoundLaw::Kind::orthogonal:
+      return fmt::format("orthogonal, std {:.4g}", law.scale);
+    case FoundLaw::Kind::identity_like:
+      return fmt::format("{:.3g} times the identity, and noise", law.scale);
+    case FoundLaw::Kind::unknown:
+      break;
   }
   return "none of the simple laws";
 }

@@ -38,5 +38,4 @@ std::string to_string(const FoundLaw& law);
 
 FoundLaw find_law(const PieceCensus& piece, const Encoding& stored);
 
-
 }  // namespace stepzero

@@ -39,7 +39,8 @@ bool all_zero(const std::vector<float>& row) {
 
 }  // namespace
 
-Expected<Lines> find_rows(const CheckpointFiles& files, const CheckpointTensor& tensor, const std::vector<std::uint64_t>& keys, Index cols) {
+Expected<Lines> find_rows(const CheckpointFiles& files, const CheckpointTensor& tensor, const std::vector<std::uint64_t>& keys,
+                          Index cols) {
   Lines lines;
   std::vector<float> original(static_cast<std::size_t>(cols)), other(static_cast<std::size_t>(cols));
   const auto read = [&](std::size_t row, std::vector<float>& out) { return files.read_f32(tensor, row * out.size(), out); };

@@ -12,9 +12,12 @@ namespace stepzero {
 namespace {
 
 constexpr std::array kMistakes = std::to_array<Mistake>({
-    {"zero-tensor", "it had never been initialized: every number is 0", "initialize it; a matrix of zeros passes no gradient to what lies before it"},
-    {"skipped-depth-scaling", "the scaling by depth had been left out", "divide the matrices that write to the stream by the factor the scheme asks for"},
-    {"scaled-twice", "the scaling by depth had been applied twice", "apply the factor once: a second initialization pass, or a factor in the forward pass as well, repeats it"},
+    {"zero-tensor", "it had never been initialized: every number is 0",
+     "initialize it; a matrix of zeros passes no gradient to what lies before it"},
+    {"skipped-depth-scaling", "the scaling by depth had been left out",
+     "divide the matrices that write to the stream by the factor the scheme asks for"},
+    {"scaled-twice", "the scaling by depth had been applied twice",
+     "apply the factor once: a second initialization pass, or a factor in the forward pass as well, repeats it"},
     {"depth-scaling-on-up-projection", "the up projection (w3) were scaled by depth",
      "scale the down projection (w2), which writes to the stream, and only that"},
     {"truncation-never-truncates", "the cut lay far outside: bounds given in absolute numbers, not in standard deviations",
@@ -25,7 +28,8 @@ constexpr std::array kMistakes = std::to_array<Mistake>({
     {"std-used-as-bound", "a standard deviation had been used as the half-width of a uniform law", "multiply the std by sqrt(3)"},
     {"fan-out-for-fan-in", "fan-out had been taken for fan-in", "look at how the matrix is stored: (in, out) or (out, in)"},
     {"variance-used-as-std", "the variance had been used as a standard deviation", "take the root"},
-    {"padding-row-not-zero", "the row of padding had been drawn like the others", "set the row of the padding token to zero after drawing the table"},
+    {"padding-row-not-zero", "the row of padding had been drawn like the others",
+     "set the row of the padding token to zero after drawing the table"},
 });
 
 Distribution scaled(Distribution d, double by) {
@@ -55,7 +59,8 @@ void add_depth(const Assigned& at, std::vector<Suspicion>& list) {
   for (const double factor : depth_factors(at)) {
     if (writes) list.push_back({&find_mistake("skipped-depth-scaling"), scaled(at.law, factor)});
     if (writes) list.push_back({&find_mistake("scaled-twice"), scaled(at.law, 1 / factor)});
-    if (at.param.role == Role::ffn_in && at.a.gated) list.push_back({&find_mistake("depth-scaling-on-up-projection"), scaled(at.law, 1 / factor)});
+    if (at.param.role == Role::ffn_in && at.a.gated)
+      list.push_back({&find_mistake("depth-scaling-on-up-projection"), scaled(at.law, 1 / factor)});
   }
   if (!writes || at.param.layer < 0) return;
   Param inner = at.param;
@@ -65,8 +70,8 @@ void add_depth(const Assigned& at, std::vector<Suspicion>& list) {
 }
 
 void add_fans(const Assigned& at, std::vector<Suspicion>& list) {
-  const bool projects = at.param.role == Role::query || at.param.role == Role::key || at.param.role == Role::value ||
-                        at.param.role == Role::query_key_value;
+  const bool projects =
+      at.param.role == Role::query || at.param.role == Role::key || at.param.role == Role::value || at.param.role == Role::query_key_value;
   if (projects) {
     Param fused = at.param;
     fused.fan_out = (at.a.heads + 2 * at.a.kv_heads) * at.a.head_dim;
@@ -93,7 +98,8 @@ std::vector<Suspicion> suspicions(const Assigned& at) {
   list.push_back({&find_mistake("zero-tensor"), Distribution::constant(0)});
   if (d.structure != Distribution::Structure::none) return list;
   add_depth(at, list);
-  if (d.kind == Kind::truncated_normal) list.push_back({&find_mistake("truncation-never-truncates"), Distribution::normal(d.scale, d.mean)});
+  if (d.kind == Kind::truncated_normal)
+    list.push_back({&find_mistake("truncation-never-truncates"), Distribution::normal(d.scale, d.mean)});
   add_fans(at, list);
   list.push_back({&find_mistake("bound-used-as-std"), Distribution::normal(d.std() * std::sqrt(3.0), d.mean)});
   list.push_back({&find_mistake("std-used-as-bound"), Distribution::uniform(d.std(), d.mean)});

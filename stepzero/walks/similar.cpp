@@ -32,7 +32,8 @@ double correlation(const std::vector<float>& a, const std::vector<float>& b, std
   return va > 0 && vb > 0 ? (ab - sa * sb / count) / std::sqrt(va * vb) : 0;
 }
 
-Expected<bool> same_bytes(const CheckpointFiles& files, const CheckpointTensor& a, const CheckpointFiles& other_files, const CheckpointTensor& b) {
+Expected<bool> same_bytes(const CheckpointFiles& files, const CheckpointTensor& a, const CheckpointFiles& other_files,
+                          const CheckpointTensor& b) {
   if (a.bytes != b.bytes || a.shape != b.shape || a.encoding.name != b.encoding.name) return false;
   constexpr std::uint64_t step = std::uint64_t{8} << 20;
   for (std::uint64_t at = 0; at < a.bytes; at += step) {

@@ -16,7 +16,8 @@ struct Similar {
 Expected<std::vector<Similar>> find_similar(const CheckpointFiles& files, const std::vector<TensorCensus>& list);
 
 // Whether two tensors hold the same bytes.
-Expected<bool> same_bytes(const CheckpointFiles& files, const CheckpointTensor& a, const CheckpointFiles& other_files, const CheckpointTensor& b);
+Expected<bool> same_bytes(const CheckpointFiles& files, const CheckpointTensor& a, const CheckpointFiles& other_files,
+                          const CheckpointTensor& b);
 
 double correlation(const std::vector<float>& a, const std::vector<float>& b, std::size_t most);
 

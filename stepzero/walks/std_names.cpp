@@ -18,7 +18,8 @@ double real(Index n) { return static_cast<double>(n); }
 
 std::vector<Formula> bases(const Architecture& a, const Param& p) {
   const Index d = a.width, in = p.fan_in, out = p.fan_out, packed = (a.heads + 2 * a.kv_heads) * a.head_dim;
-  std::vector<Formula> list = {{fmt::format("{:g}", a.init_std), a.init_std}, {"1", 1}, {fmt::format("1/sqrt({})", d), 1 / std::sqrt(real(d))}};
+  std::vector<Formula> list = {
+      {fmt::format("{:g}", a.init_std), a.init_std}, {"1", 1}, {fmt::format("1/sqrt({})", d), 1 / std::sqrt(real(d))}};
   if (p.shape.size() < 2) return list;
   list.push_back({fmt::format("1/sqrt({})", in), 1 / std::sqrt(real(in))});
   list.push_back({fmt::format("sqrt(2/({} + {}))", in, out), std::sqrt(2 / real(in + out))});

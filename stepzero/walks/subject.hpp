@@ -12,8 +12,8 @@ namespace stepzero {
 
 struct Subject {
   Architecture architecture;
-  bool known = false;  // from a configuration; else guessed from names and shapes
-  Graph graph;         // its parameters are those of the model; without nodes where it is guessed or cannot run
+  bool known = false;                              // from a configuration; else guessed from names and shapes
+  Graph graph;                                     // its parameters are those of the model; without nodes where it is guessed or cannot run
   std::vector<const CheckpointTensor*> tensor_of;  // of each parameter; null: missing
   std::vector<char> transposed;                    // the file holds it the other way round
   std::vector<const CheckpointTensor*> others;     // tensors that are no parameters

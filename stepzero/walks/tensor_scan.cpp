@@ -144,7 +144,8 @@ void TensorScan::tally_diagonal(const Chunk& chunk, const Band& band, Slab& slab
     for (Index r = chunk.row0; r < chunk.row0 + chunk.rows; ++r) {
       const Index col = r - first_rows_[s.piece] + first_cols_[s.piece];
       if (col < s.col0 || col >= s.col0 + s.cols) continue;
-      slab.pieces[s.piece].diagonal += static_cast<double>(number(chunk.data + static_cast<std::size_t>((r - chunk.row0) * line_ + col) * width()));
+      slab.pieces[s.piece].diagonal +=
+          static_cast<double>(number(chunk.data + static_cast<std::size_t>((r - chunk.row0) * line_ + col) * width()));
     }
   }
 }
@@ -189,7 +190,8 @@ Expected<void> TensorScan::read_slab(Index row0, Index row1, const Reading& read
   for (Index row = row0; row < row1;) {
     if (row >= band->row1) ++band;
     const Index rows = std::min({std::max<Index>(1, kChunk / line_), row1 - row, band->row1 - row});
-    const std::uint64_t from = static_cast<std::uint64_t>(row * line_), to = std::min(elements, static_cast<std::uint64_t>((row + rows) * line_));
+    const std::uint64_t from = static_cast<std::uint64_t>(row * line_),
+                        to = std::min(elements, static_cast<std::uint64_t>((row + rows) * line_));
     const std::byte* at = base + e.bytes_of(from - begin);
     if (decoded_) decode(e, at, std::span(buffer).first(to - from));
     if (copied) std::memcpy(buffer.data(), at, e.bytes_of(to - from));
@@ -218,8 +220,9 @@ Expected<std::vector<PieceTally>> TensorScan::read(const Reading& reading, const
     slab.done = read_slab(row0, row1, reading, slab);
     const std::lock_guard lock(merging);  // whole numbers: the order is free
     if (counts) merge_tables(total);
-    if (progress) progress(tensor_.encoding.bytes_of(std::min(tensor_.elements, static_cast<std::uint64_t>(row1 * line_))) -
-                           tensor_.encoding.bytes_of(std::min(tensor_.elements, static_cast<std::uint64_t>(row0 * line_))));
+    if (progress)
+      progress(tensor_.encoding.bytes_of(std::min(tensor_.elements, static_cast<std::uint64_t>(row1 * line_))) -
+               tensor_.encoding.bytes_of(std::min(tensor_.elements, static_cast<std::uint64_t>(row0 * line_))));
   });
   for (const Slab& slab : done) {
     if (!slab.done) return std::unexpected(slab.done.error());

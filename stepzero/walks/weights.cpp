@@ -105,8 +105,7 @@ Expected<std::vector<std::string>> load_weights(Pass<S>& pass, const Graph& grap
   std::vector<std::string> warnings = file.warnings();
   for (const auto& [name, tensor] : file.tensors()) {
     if (used.contains(&tensor) || expected_extra(name, a.tied)) continue;
-    warnings.push_back(
-        fmt::format("{}: tensor \"{}\" is not part of {} and was not used", show(file.path()), show(name), show(a.name)));
+    warnings.push_back(fmt::format("{}: tensor \"{}\" is not part of {} and was not used", show(file.path()), show(name), show(a.name)));
   }
   return warnings;
 }

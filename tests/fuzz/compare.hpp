@@ -27,13 +27,15 @@ inline std::string safetensors(std::string_view file) {
   const auto theirs = oracle::safetensors(file);
   std::uint64_t length = 0;
   if (file.size() >= 8) std::memcpy(&length, file.data(), 8);
-  if (file.size() < 8 || length == 0 || length > safetensors::kMaxHeaderBytes || length > file.size() - 8) return theirs ? "the length" : "";
+  if (file.size() < 8 || length == 0 || length > safetensors::kMaxHeaderBytes || length > file.size() - 8)
+    return theirs ? "the length" : "";
   const auto ours = safetensors::parse_header(file.substr(8, length), "f", file.size() - 8 - length, false);
   if (!ours && by_number(ours.error())) return "";
   if (ours.has_value() != theirs.has_value()) return verdict(ours.has_value(), theirs.has_value(), ours ? "" : ours.error().message);
   if (!ours) return "";
   oracle::Tensors mine;
-  for (const TensorInfo& t : ours->tensors) mine[t.name] = {std::string(dtype_name(t.dtype)), t.shape, 8 + length + t.begin, 8 + length + t.end};
+  for (const TensorInfo& t : ours->tensors)
+    mine[t.name] = {std::string(dtype_name(t.dtype)), t.shape, 8 + length + t.begin, 8 + length + t.end};
   return mine == *theirs ? "" : "other tensors";
 }
 
@@ -65,7 +67,8 @@ inline std::string config(std::string_view text) {
   const auto tree = parse_json(text, "f");
   const auto theirs = oracle::parse(text);
   if (tree && (!theirs || theirs->tree != *tree)) return "another tree";
-  if (!tree && theirs && !theirs->doubled_anywhere && theirs->depth <= 32 && !by_number(tree.error())) return "refused: " + tree.error().message;
+  if (!tree && theirs && !theirs->doubled_anywhere && theirs->depth <= 32 && !by_number(tree.error()))
+    return "refused: " + tree.error().message;
   auto a = import_config(text, "f");
   if (a && !tree) return "a model from what is no JSON";
   if (a && !resolve(*a)) return "";

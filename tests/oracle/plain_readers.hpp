@@ -80,9 +80,9 @@ inline std::optional<Document> parse(std::string_view text) {
 
 inline std::optional<int> bits_of(const std::string& dtype) {
   static const std::map<std::string, int> sizes = {
-      {"BOOL", 8},    {"F4", 4},           {"F6_E2M3", 6},     {"F6_E3M2", 6}, {"U8", 8},    {"I8", 8},   {"F8_E5M2", 8}, {"F8_E4M3", 8},
-      {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},  {"F8_E5M2FNUZ", 8}, {"I16", 16},    {"U16", 16},  {"F16", 16}, {"BF16", 16},   {"I32", 32},
-      {"U32", 32},    {"F32", 32},         {"C64", 64},        {"F64", 64},    {"I64", 64},  {"U64", 64}};
+      {"BOOL", 8},    {"F4", 4},          {"F6_E2M3", 6},     {"F6_E3M2", 6}, {"U8", 8},   {"I8", 8},   {"F8_E5M2", 8}, {"F8_E4M3", 8},
+      {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},    {"U16", 16}, {"F16", 16}, {"BF16", 16},   {"I32", 32},
+      {"U32", 32},    {"F32", 32},        {"C64", 64},        {"F64", 64},    {"I64", 64}, {"U64", 64}};
   const auto it = sizes.find(dtype);
   return it == sizes.end() ? std::nullopt : std::optional(it->second);
 }
@@ -95,7 +95,9 @@ inline std::optional<Tensors> safetensors(std::string_view file) {
   const std::string_view text = file.substr(8, length);
   if (std::string_view(" \t\r\n").find(text.front()) != std::string_view::npos) return std::nullopt;
   const auto document = parse(text);
-  if (!document || !document->tree.is_object() || document->doubled_at_top || document->doubled_field || document->doubled_metadata || document->depth > 8) return std::nullopt;
+  if (!document || !document->tree.is_object() || document->doubled_at_top || document->doubled_field || document->doubled_metadata ||
+      document->depth > 8)
+    return std::nullopt;
   const std::uint64_t data = 8 + length, room = file.size() - data;
   Tensors out;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
@@ -195,13 +197,13 @@ struct GgmlSize {
 
 inline const GgmlSize* ggml_size(std::uint32_t type) {
   static const std::map<std::uint32_t, GgmlSize> sizes = {
-      {0, {"F32", 1, 4}},         {1, {"F16", 1, 2}},         {2, {"Q4_0", 32, 18}},      {3, {"Q4_1", 32, 20}},       {6, {"Q5_0", 32, 22}},
-      {7, {"Q5_1", 32, 24}},      {8, {"Q8_0", 32, 34}},      {9, {"Q8_1", 32, 36}},      {10, {"Q2_K", 256, 84}},     {11, {"Q3_K", 256, 110}},
-      {12, {"Q4_K", 256, 144}},   {13, {"Q5_K", 256, 176}},   {14, {"Q6_K", 256, 210}},   {15, {"Q8_K", 256, 292}},    {16, {"IQ2_XXS", 256, 66}},
-      {17, {"IQ2_XS", 256, 74}},  {18, {"IQ3_XXS", 256, 98}}, {19, {"IQ1_S", 256, 50}},   {20, {"IQ4_NL", 32, 18}},    {21, {"IQ3_S", 256, 110}},
-      {22, {"IQ2_S", 256, 82}},   {23, {"IQ4_XS", 256, 136}}, {24, {"I8", 1, 1}},         {25, {"I16", 1, 2}},         {26, {"I32", 1, 4}},
-      {27, {"I64", 1, 8}},        {28, {"F64", 1, 8}},        {29, {"IQ1_M", 256, 56}},   {30, {"BF16", 1, 2}},        {34, {"TQ1_0", 256, 54}},
-      {35, {"TQ2_0", 256, 66}},   {39, {"MXFP4", 32, 17}}};
+      {0, {"F32", 1, 4}},        {1, {"F16", 1, 2}},         {2, {"Q4_0", 32, 18}},    {3, {"Q4_1", 32, 20}},    {6, {"Q5_0", 32, 22}},
+      {7, {"Q5_1", 32, 24}},     {8, {"Q8_0", 32, 34}},      {9, {"Q8_1", 32, 36}},    {10, {"Q2_K", 256, 84}},  {11, {"Q3_K", 256, 110}},
+      {12, {"Q4_K", 256, 144}},  {13, {"Q5_K", 256, 176}},   {14, {"Q6_K", 256, 210}}, {15, {"Q8_K", 256, 292}}, {16, {"IQ2_XXS", 256, 66}},
+      {17, {"IQ2_XS", 256, 74}}, {18, {"IQ3_XXS", 256, 98}}, {19, {"IQ1_S", 256, 50}}, {20, {"IQ4_NL", 32, 18}}, {21, {"IQ3_S", 256, 110}},
+      {22, {"IQ2_S", 256, 82}},  {23, {"IQ4_XS", 256, 136}}, {24, {"I8", 1, 1}},       {25, {"I16", 1, 2}},      {26, {"I32", 1, 4}},
+      {27, {"I64", 1, 8}},       {28, {"F64", 1, 8}},        {29, {"IQ1_M", 256, 56}}, {30, {"BF16", 1, 2}},     {34, {"TQ1_0", 256, 54}},
+      {35, {"TQ2_0", 256, 66}},  {39, {"MXFP4", 32, 17}}};
   const auto it = sizes.find(type);
   return it == sizes.end() ? nullptr : &it->second;
 }
@@ -280,7 +282,8 @@ inline std::optional<std::map<std::string, std::string>> index(std::string_view 
     if (!shard.is_string()) return std::nullopt;
     const std::string name = shard.get<std::string>();
     const std::string allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    if (name.size() > 255 || name.front() == '.' || !name.ends_with(".safetensors") || name.find_first_not_of(allowed) != name.npos) return std::nullopt;
+    if (name.size() > 255 || name.front() == '.' || !name.ends_with(".safetensors") || name.find_first_not_of(allowed) != name.npos)
+      return std::nullopt;
     out[tensor] = name;
   }
   return out;

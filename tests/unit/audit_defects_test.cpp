@@ -75,7 +75,8 @@ TEST(AuditDefects, DepthScalingOnW3InsteadOfW2) {
 
 TEST(AuditDefects, DepthScalingOnW3AsWell) {
   const auto spoil = [](Weights& w, std::uint64_t) { scale(w, "up_proj.weight", [](int l) { return over(by_layer(l)); }); };
-  for (const bool asked : {true, false}) check({"w3 as well as w2", small_llama("llama-depth"), asked, spoil, {"depth-scaling-on-up-projection"}});
+  for (const bool asked : {true, false})
+    check({"w3 as well as w2", small_llama("llama-depth"), asked, spoil, {"depth-scaling-on-up-projection"}});
 }
 
 TEST(AuditDefects, TruncationThatNeverTruncates) {
