@@ -40,7 +40,7 @@ double read_bandwidth() {
 }
 
 bool close(const Summary& a, const Summary& b) {
-  const auto near = [](double x, double y, double scale) { return std::abs(x - y) <= 1e-9 * scale; };
+  const auto near = [](double x, double y, double scale) { return std::abs(x - y) <= 1e-7 * scale; };
   return a.count == b.count && a.zeros == b.zeros && a.min == b.min && a.max == b.max && near(a.mean, b.mean, b.std) &&
          near(a.std, b.std, b.std) && std::abs(a.kurtosis - b.kurtosis) <= 1e-6;
 }

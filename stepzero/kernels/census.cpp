@@ -80,56 +80,117 @@ bool SumRun(const typename L::Type* x, std::size_t n, PowerSums& out) {
   for (std::size_t i = 0; i < n; ++i) add_number(out, L::One(x + i), L::kSmallest);
   return true;
 }
+template <class L>
+bool SumRun16(const typename L::Type* x, std::size_t n, PowerSums& out) {
+  return SumRun<L>(x, n, out);
+}
 
 #else
 
-// False, and nothing added, when a number is not finite.
-template <class L>
-bool SumRun(const typename L::Type* x, std::size_t n, PowerSums& out) {
+// What a run leaves besides its sums; false when a number is not finite.
+template <class L, class Add>
+bool EachOf(const typename L::Type* x, std::size_t n, PowerSums& out, Add add) {
   const Floats df;
-  const hn::Repartition<double, Floats> dd;
   const hn::RebindToUnsigned<Floats> du;
   const std::size_t lanes = hn::Lanes(df);
-  const auto infinity = hn::Set(du, 0x7F800000U), smallest = hn::BitCast(du, hn::Set(df, L::kSmallest));
-  const auto pivot = hn::Set(dd, out.pivot);
-  auto low = hn::Set(df, L::One(x)), high = low;
-  auto worst = hn::Zero(du);
-  auto s1 = hn::Zero(dd), s2 = s1, s3 = s1, s4 = s1;
-  std::size_t tiny = 0, zeros = 0;
-  const auto add = [&](auto v) {
-    const auto d = hn::Sub(v, pivot), square = hn::Mul(d, d);
-    s1 = hn::Add(s1, d);
-    s2 = hn::Add(s2, square);
-    s3 = hn::MulAdd(square, d, s3);
-    s4 = hn::MulAdd(square, square, s4);
-  };
-  std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
+  auto low = L::Load(df, x), high = low;
+  auto largest = hn::BitCast(du, hn::Abs(low)), tiniest = largest;
+  for (std::size_t i = 0; i < n; i += lanes) {
     const auto v = L::Load(df, x + i);
     const auto size = hn::BitCast(du, hn::Abs(v));
-    worst = hn::Max(worst, size);
+    largest = hn::Max(largest, size);
+    tiniest = hn::Min(tiniest, size);
     low = hn::Min(v, low);
     high = hn::Max(v, high);
-    tiny += hn::CountTrue(du, hn::Lt(size, smallest));
-    zeros += hn::CountTrue(du, hn::Eq(size, hn::Zero(du)));
-    add(hn::PromoteTo(dd, hn::LowerHalf(v)));
-    add(hn::PromoteTo(dd, hn::UpperHalf(hn::Half<Floats>(), v)));
+    add(v);
   }
-  if (!hn::AllTrue(du, hn::Lt(worst, infinity))) return false;
-  for (std::size_t rest = i; rest < n; ++rest) {
-    if (!std::isfinite(L::One(x + rest))) return false;
-  }
-  const auto total = [&](auto v) { return hn::GetLane(hn::SumOfLanes(dd, v)); };
-  out.sums[0] += total(s1);
-  out.sums[1] += total(s2);
-  out.sums[2] += total(s3);
-  out.sums[3] += total(s4);
-  out.count += i;
-  out.zeros += zeros;
-  out.subnormals += tiny - zeros;
+  if (!hn::AllTrue(du, hn::Lt(largest, hn::Set(du, 0x7F800000U)))) return false;
+  out.count += n;
   out.min = std::min(out.min, static_cast<double>(hn::GetLane(hn::MinOfLanes(df, low))));
   out.max = std::max(out.max, static_cast<double>(hn::GetLane(hn::MaxOfLanes(df, high))));
-  for (; i < n; ++i) add_number(out, L::One(x + i), L::kSmallest);
+  const auto smallest = hn::BitCast(du, hn::Set(df, L::kSmallest));
+  if (hn::AllTrue(du, hn::Ge(tiniest, smallest))) return true;
+  std::size_t tiny = 0, zeros = 0;  // seldom: most runs of weights have none
+  for (std::size_t i = 0; i < n; i += lanes) {
+    const auto size = hn::BitCast(du, hn::Abs(L::Load(df, x + i)));
+    tiny += hn::CountTrue(du, hn::Lt(size, smallest));
+    zeros += hn::CountTrue(du, hn::Eq(size, hn::Zero(du)));
+  }
+  out.zeros += zeros;
+  out.subnormals += tiny - zeros;
+  return true;
+}
+
+struct Sums {
+  using D = hn::Repartition<double, Floats>;
+  using V = hn::Vec<D>;
+  V s1 = hn::Zero(D()), s2 = s1, s3 = s1, s4 = s1;
+
+  void AddTo(PowerSums& out) const {
+    out.sums[0] += hn::GetLane(hn::SumOfLanes(D(), s1));
+    out.sums[1] += hn::GetLane(hn::SumOfLanes(D(), s2));
+    out.sums[2] += hn::GetLane(hn::SumOfLanes(D(), s3));
+    out.sums[3] += hn::GetLane(hn::SumOfLanes(D(), s4));
+  }
+};
+
+// Every number in double.
+template <class L>
+bool SumRun(const typename L::Type* x, std::size_t n, PowerSums& out) {
+  const Sums::D dd;
+  const auto pivot = hn::Set(dd, out.pivot);
+  Sums s;
+  const auto half = [&](auto v) {
+    const auto d = hn::Sub(v, pivot), square = hn::Mul(d, d);
+    s.s1 = hn::Add(s.s1, d);
+    s.s2 = hn::Add(s.s2, square);
+    s.s3 = hn::MulAdd(square, d, s.s3);
+    s.s4 = hn::MulAdd(square, square, s.s4);
+  };
+  const bool fine = EachOf<L>(x, n, out, [&](auto v) {
+    half(hn::PromoteTo(dd, hn::LowerHalf(v)));
+    half(hn::PromoteTo(dd, hn::UpperHalf(hn::Half<Floats>(), v)));
+  });
+  if (fine) s.AddTo(out);
+  return fine;
+}
+
+// Numbers of 16 bits: 16 at a time in float, where their squares are exact, then on in double. Only where no power can
+// overflow or vanish.
+template <class L>
+bool SumRun16(const typename L::Type* x, std::size_t n, PowerSums& out) {
+  const Floats df;
+  const Sums::D dd;
+  const auto pivot = hn::Set(df, static_cast<float>(out.pivot));
+  Sums s;
+  auto t1 = hn::Zero(df), t2 = t1, t3 = t1, t4 = t1;
+  const auto flush = [&](auto& from, auto& to) {
+    to = hn::Add(to, hn::Add(hn::PromoteTo(dd, hn::LowerHalf(from)), hn::PromoteTo(dd, hn::UpperHalf(hn::Half<Floats>(), from))));
+    from = hn::Zero(df);
+  };
+  std::size_t terms = 0;
+  PowerSums own;
+  const bool fine = EachOf<L>(x, n, own, [&](auto v) {
+    const auto d = hn::Sub(v, pivot), square = hn::Mul(d, d);
+    t1 = hn::Add(t1, d);
+    t2 = hn::Add(t2, square);
+    t3 = hn::MulAdd(square, d, t3);
+    t4 = hn::MulAdd(square, square, t4);
+    if (++terms % 16 != 0) return;
+    flush(t1, s.s1);
+    flush(t2, s.s2);
+    flush(t3, s.s3);
+    flush(t4, s.s4);
+  });
+  const double reach = std::max(std::abs(own.min - out.pivot), std::abs(own.max - out.pivot));
+  if (!fine || reach < 1e-8 || reach > 1e8) return SumRun<L>(x, n, out);
+  flush(t1, s.s1);
+  flush(t2, s.s2);
+  flush(t3, s.s3);
+  flush(t4, s.s4);
+  own.pivot = out.pivot;
+  s.AddTo(own);
+  out.merge(own);
   return true;
 }
 
@@ -139,10 +200,15 @@ template <class L>
 PowerSums SumAll(const typename L::Type* x, std::size_t n, double pivot) {
   PowerSums out;
   out.pivot = pivot;
+  const std::size_t lanes = hn::Lanes(Floats());
   for (std::size_t first = 0; first < n; first += kRun) {
-    const std::size_t count = std::min(kRun, n - first);
-    if (SumRun<L>(x + first, count, out)) continue;
-    for (std::size_t i = first; i < first + count; ++i) add_number(out, L::One(x + i), L::kSmallest);
+    const std::size_t count = std::min(kRun, n - first), whole = count - count % lanes;
+    bool fine = whole == 0;
+    if (!fine && sizeof(typename L::Type) == 2)
+      fine = SumRun16<L>(x + first, whole, out);
+    else if (!fine)
+      fine = SumRun<L>(x + first, whole, out);
+    for (std::size_t i = first + (fine ? whole : 0); i < first + count; ++i) add_number(out, L::One(x + i), L::kSmallest);
   }
   return out;
 }

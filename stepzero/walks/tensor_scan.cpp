@@ -78,7 +78,7 @@ TensorScan::TensorScan(const CheckpointFiles& files, const CheckpointTensor& ten
   std::vector<float> head(std::min<std::uint64_t>(tensor.elements, kLine));
   if (!head.empty() && files.read_f32(tensor, 0, head)) {
     const auto sums = kernels::power_sums(Stored::f32, head.data(), head.size(), 0);
-    pivot_ = sums.count > 0 ? sums.sums[0] / static_cast<double>(sums.count) : 0;
+    pivot_ = sums.count > 0 ? static_cast<double>(static_cast<float>(sums.sums[0] / static_cast<double>(sums.count))) : 0;
   }
 }
 

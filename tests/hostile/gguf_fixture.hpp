@@ -41,8 +41,8 @@ struct GgufSpec {
   std::vector<std::string> tensors = {};
   std::uint64_t tensor_count = UINT64_MAX, key_count = UINT64_MAX;  // what the file says; else what it has
   std::size_t alignment = 32;
-  std::string data = {};
   bool padded = true;
+  std::string data = {};
 };
 inline std::string gguf_bytes(const GgufSpec& g) {
   std::string out = g.magic + u32(g.version) + u64(g.tensor_count == UINT64_MAX ? g.tensors.size() : g.tensor_count) +
