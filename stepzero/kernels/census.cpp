@@ -109,7 +109,7 @@ bool EachOf(const typename L::Type* x, std::size_t n, PowerSums& out, Add add) {
   out.min = std::min(out.min, static_cast<double>(hn::GetLane(hn::MinOfLanes(df, low))));
   out.max = std::max(out.max, static_cast<double>(hn::GetLane(hn::MaxOfLanes(df, high))));
   const auto smallest = hn::BitCast(du, hn::Set(df, L::kSmallest));
-  if (hn::AllTrue(du, hn::Ge(tiniest, smallest))) return true;
+  if (hn::AllFalse(du, hn::Lt(tiniest, smallest))) return true;
   std::size_t tiny = 0, zeros = 0;  // seldom: most runs of weights have none
   for (std::size_t i = 0; i < n; i += lanes) {
     const auto size = hn::BitCast(du, hn::Abs(L::Load(df, x + i)));
@@ -121,37 +121,39 @@ bool EachOf(const typename L::Type* x, std::size_t n, PowerSums& out, Add add) {
   return true;
 }
 
-struct Sums {
-  using D = hn::Repartition<double, Floats>;
-  using V = hn::Vec<D>;
-  V s1 = hn::Zero(D()), s2 = s1, s3 = s1, s4 = s1;
+using Doubles = hn::Repartition<double, Floats>;
 
-  void AddTo(PowerSums& out) const {
-    out.sums[0] += hn::GetLane(hn::SumOfLanes(D(), s1));
-    out.sums[1] += hn::GetLane(hn::SumOfLanes(D(), s2));
-    out.sums[2] += hn::GetLane(hn::SumOfLanes(D(), s3));
-    out.sums[3] += hn::GetLane(hn::SumOfLanes(D(), s4));
-  }
+struct Sums {
+  hn::Vec<Doubles> s1, s2, s3, s4;
 };
+
+HWY_INLINE void AddTo(PowerSums& out, const Sums& s) {
+  const Doubles dd;
+  out.sums[0] += hn::GetLane(hn::SumOfLanes(dd, s.s1));
+  out.sums[1] += hn::GetLane(hn::SumOfLanes(dd, s.s2));
+  out.sums[2] += hn::GetLane(hn::SumOfLanes(dd, s.s3));
+  out.sums[3] += hn::GetLane(hn::SumOfLanes(dd, s.s4));
+}
 
 // Every number in double.
 template <class L>
 bool SumRun(const typename L::Type* x, std::size_t n, PowerSums& out) {
-  const Sums::D dd;
+  const Doubles dd;
   const auto pivot = hn::Set(dd, out.pivot);
-  Sums s;
-  const auto half = [&](auto v) {
+  const auto none = hn::Zero(dd);
+  Sums s{none, none, none, none};
+  const auto half = [&](auto v) HWY_ATTR {
     const auto d = hn::Sub(v, pivot), square = hn::Mul(d, d);
     s.s1 = hn::Add(s.s1, d);
     s.s2 = hn::Add(s.s2, square);
     s.s3 = hn::MulAdd(square, d, s.s3);
     s.s4 = hn::MulAdd(square, square, s.s4);
   };
-  const bool fine = EachOf<L>(x, n, out, [&](auto v) {
+  const bool fine = EachOf<L>(x, n, out, [&](auto v) HWY_ATTR {
     half(hn::PromoteTo(dd, hn::LowerHalf(v)));
     half(hn::PromoteTo(dd, hn::UpperHalf(hn::Half<Floats>(), v)));
   });
-  if (fine) s.AddTo(out);
+  if (fine) AddTo(out, s);
   return fine;
 }
 
@@ -160,17 +162,18 @@ bool SumRun(const typename L::Type* x, std::size_t n, PowerSums& out) {
 template <class L>
 bool SumRun16(const typename L::Type* x, std::size_t n, PowerSums& out) {
   const Floats df;
-  const Sums::D dd;
+  const Doubles dd;
   const auto pivot = hn::Set(df, static_cast<float>(out.pivot));
-  Sums s;
+  const auto none = hn::Zero(dd);
+  Sums s{none, none, none, none};
   auto t1 = hn::Zero(df), t2 = t1, t3 = t1, t4 = t1;
-  const auto flush = [&](auto& from, auto& to) {
+  const auto flush = [&](auto& from, auto& to) HWY_ATTR {
     to = hn::Add(to, hn::Add(hn::PromoteTo(dd, hn::LowerHalf(from)), hn::PromoteTo(dd, hn::UpperHalf(hn::Half<Floats>(), from))));
     from = hn::Zero(df);
   };
   std::size_t terms = 0;
   PowerSums own;
-  const bool fine = EachOf<L>(x, n, own, [&](auto v) {
+  const bool fine = EachOf<L>(x, n, own, [&](auto v) HWY_ATTR {
     const auto d = hn::Sub(v, pivot), square = hn::Mul(d, d);
     t1 = hn::Add(t1, d);
     t2 = hn::Add(t2, square);
@@ -189,7 +192,7 @@ bool SumRun16(const typename L::Type* x, std::size_t n, PowerSums& out) {
   flush(t3, s.s3);
   flush(t4, s.s4);
   own.pivot = out.pivot;
-  s.AddTo(own);
+  AddTo(own, s);
   out.merge(own);
   return true;
 }

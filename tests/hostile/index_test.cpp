@@ -33,6 +33,7 @@ class Index : public ::testing::Test {
   void index(const std::string& weight_map, const std::string& metadata = "{}") {
     (void)scratch_.put("m/model.safetensors.index.json", fmt::format(R"({{"metadata":{},"weight_map":{{{}}}}})", metadata, weight_map));
   }
+  [[nodiscard]] std::string path_of_index() const { return scratch_.path("m/model.safetensors.index.json"); }
   std::string opened(const OpenOptions& options = {}) {
     auto files = CheckpointFiles::open(scratch_.path("m"), options);
     if (!files) {
@@ -156,6 +157,12 @@ TEST_F(Index, I6_many_shards) {
     ASSERT_TRUE(files->read_bytes(tensor, 0, bytes)) << name;
     ASSERT_LE(count() - before, 16);
   }
+}
+
+TEST_F(Index, I6_an_index_too_large_to_be_one) {
+  index(R"("a":"1.safetensors")");
+  ASSERT_EQ(::truncate(path_of_index().c_str(), 65 << 20), 0);
+  EXPECT_THAT(opened(), HasSubstr("68157440 bytes, at most 67108864 are read"));
 }
 
 TEST_F(Index, I7_shard_replaced_while_read) {
