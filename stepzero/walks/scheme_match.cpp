@@ -47,7 +47,10 @@ struct Candidate {
 Candidate prepare(const Subject& s, const Scheme& scheme) {
   Candidate c{s.architecture, s.graph, {}};
   if (!s.known) {
-    if (scheme.adapt != nullptr) scheme.adapt(c.a);
+    if (scheme.adapt != nullptr) {
+      scheme.adapt(c.a);
+      c.a.changes = {"what a configuration would show"};
+    }
     c.refused = compare_guess(s, c.a);
     return c;
   }

@@ -135,7 +135,7 @@ TEST_F(AuditCli, WrongFilesAndFlags) {
   };
   refused({"audit"}, "PATH is required");
   refused({"audit", path("nosuch")}, "No such file");
-  refused({"audit", scratch_.put("a.pt", "\x80\x02}q\x01."), "--quiet"}, "a Python pickle");
+  refused({"audit", scratch_.put("a.pt", "\x80\x02}q\x01. and so on"), "--quiet"}, "a Python pickle");
   refused({"audit", scratch_.put("a.safetensors", "<html>"), "--quiet"}, "header too small");
   refused({"audit", scratch_.put("a.gguf", "GGUF\x09")}, "version");
   init("m", "gpt2");

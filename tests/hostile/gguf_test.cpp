@@ -52,7 +52,7 @@ TEST_F(Gguf, whole_file_is_accepted) {
 
 TEST_F(Gguf, G01_magic) {
   EXPECT_THAT(error_of(gguf_bytes({.magic = "GGUX"})), HasSubstr("47 47 55 58"));
-  EXPECT_THAT(error_of(gguf_bytes({.magic = std::string("\x1b[2J", 4)})), HasSubstr("1b 5b 32 4a (\"\\u{1b}[2J\")"));
+  EXPECT_THAT(error_of(gguf_bytes({.magic = std::string("\x1b[2J", 4)})), HasSubstr("1b 5b 32 4a (\"\\u{1B}[2J\")"));
   EXPECT_THAT(error_of("GG"), HasSubstr("the magic takes 4 bytes, but 2 follow"));
 }
 

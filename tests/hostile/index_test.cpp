@@ -220,9 +220,9 @@ TEST_F(Index, other_files_are_named_and_never_read) {
   EXPECT_THAT(refused(std::string("PK\x03\x04", 4) + std::string(26, '\0') + "archive/data.pkl" + std::string(40, '\0')),
               HasSubstr("torch.load"));
   EXPECT_THAT(refused("\n\n  <!DOCTYPE html><html>"), HasSubstr("an HTML page"));
-  EXPECT_THAT(refused("\x80\x02}q\x01."), HasSubstr("pickle"));
+  EXPECT_THAT(refused("\x80\x02}q\x01. and so on"), HasSubstr("pickle"));
   EXPECT_THAT(refused("version https://git-lfs.github.com/spec/v1\n"), HasSubstr("git lfs pull"));
-  EXPECT_THAT(refused("\x93NUMPY\x01\x00 and so on"), HasSubstr("a NumPy array"));
+  EXPECT_THAT(refused("\x93NUMPY\x01 and so on"), HasSubstr("a NumPy array"));
   (void)scratch_.put("m/pytorch_model.bin", "");
   EXPECT_THAT(opened(), HasSubstr("holds pytorch_model.bin"));
 }
