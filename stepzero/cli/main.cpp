@@ -57,7 +57,7 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, const std::ve
 // Threads that spin at a barrier ruin everything on a busy machine (a pass was seen to take ten times as long). libgomp
 // reads how long to spin before main runs, so the verbs that compute for long start once more with less.
 void spin_less(const std::vector<std::string>& words, char** argv) {
-  const bool long_verb = !words.empty() && (words.front() == "measure" || words.front() == "compare");
+  const bool long_verb = !words.empty() && (words.front() == "measure" || words.front() == "compare" || words.front() == "audit");
   if (!long_verb || std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
   if (setenv("GOMP_SPINCOUNT", "10000", 0) == 0) (void)execv("/proc/self/exe", argv);  // where that fails, go on as we are
 }

@@ -89,7 +89,7 @@ bool SumRun16(const typename L::Type* x, std::size_t n, PowerSums& out) {
 
 // What a run leaves besides its sums; false when a number is not finite.
 template <class L, class Add>
-bool EachOf(const typename L::Type* x, std::size_t n, PowerSums& out, Add add) {
+HWY_INLINE bool EachOf(const typename L::Type* x, std::size_t n, PowerSums& out, Add add) {
   const Floats df;
   const hn::RebindToUnsigned<Floats> du;
   const std::size_t lanes = hn::Lanes(df);
