@@ -154,7 +154,29 @@ def predict(rounds):
     print(flush=True)
 
 
+def audit(rounds):
+    print(f"-- audit, 1 GB of bf16 in the page cache, {THREADS} threads, best of {rounds} rounds")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.safetensors")
+        subprocess.run([BUILD / "stepzero", "init", "gpt2-medium", "--set", "layers=36", "--dtype", "bf16", "-o", path, "--quiet"], check=True,
+                       stdout=subprocess.DEVNULL)
+        mine = [last_json([BUILD / "bench_audit", path, THREADS]) for _ in range(rounds)]
+        peer = min(last_json(["/usr/bin/python3", ROOT / "bench" / "torch_audit.py", path, THREADS])["seconds"] for _ in range(rounds))
+        start = time.perf_counter()
+        process = subprocess.Popen([BUILD / "stepzero", "audit", path, "--quiet", "--json", "--threads", str(THREADS)], stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - start
+    read, moments, everything = (best(mine, key) for key in ("read_gbs", "moments_gbs", "all_gbs"))
+    print(f"  memory is read at {read:.1f} GB/s")
+    print(f"  moments {moments:.1f} GB/s, share of that            {at_least(moments / read, 0.6)}")
+    print(f"  all analyses of the tensors {everything:.1f} GB/s, share  {at_least(everything / read, 0.15)}")
+    print(f"  PyTorch's mean, std, min, max: {peer:.2f} s, ours {min(m['moments_s'] for m in mine):.3f} s, ratio {at_least(peer / min(m['moments_s'] for m in mine), 6)}")
+    print(f"  the whole command {seconds:.2f} s, {usage.ru_maxrss / 1024:.0f} MB of memory (at most 150: {'yes' if usage.ru_maxrss / 1024 <= 150 else 'NO'})\n", flush=True)
+
+
 def main():
+    if sys.argv[1:2] == ["audit"]:
+        return audit(int(sys.argv[2]) if len(sys.argv) > 2 else 3)
     if sys.argv[1:2] == ["predict"]:
         return predict(int(sys.argv[2]) if len(sys.argv) > 2 else 5)
     if sys.argv[1:2] == ["init"]:
@@ -162,6 +184,7 @@ def main():
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     init(rounds)
     predict(rounds)
+    audit(rounds)
     for program in ("random", "statistics"):
         print(f"-- {program}", flush=True)
         subprocess.run([BUILD / f"bench_{program}"], check=True)

@@ -82,6 +82,7 @@ void declare_predict(CLI::App& app, int& exit_code);
 void declare_compare(CLI::App& app, int& exit_code);
 void declare_report(CLI::App& app, int& exit_code, const std::vector<std::string>& words);  // words: the command line
 void declare_init(CLI::App& app, int& exit_code);
+void declare_audit(CLI::App& app, int& exit_code);
 void declare_diff(CLI::App& app, int& exit_code);
 void declare_claims(CLI::App& app, int& exit_code);
 void declare_explain(CLI::App& app, int& exit_code);

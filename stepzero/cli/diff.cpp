@@ -66,14 +66,6 @@ int tell(const std::vector<TensorDifference>& list, bool full) {
   return same == list.size() ? Exit::fine : Exit::findings;
 }
 
-// What `stepzero init` wrote into the file about itself.
-std::string noted(const CheckpointFiles& files, const std::string& key) {
-  if (files.files.empty()) return {};
-  const auto& metadata = files.files[0].metadata();
-  const auto it = metadata.find(key);
-  return it == metadata.end() ? std::string() : it->second;
-}
-
 int run(const DiffFlags& flags) {
   const auto left = CheckpointFiles::open(flags.left);
   if (!left) return complain(left.error());
@@ -83,11 +75,12 @@ int run(const DiffFlags& flags) {
     const auto list = difference(*left, *right);
     return list ? tell(*list, flags.full) : complain(list.error());
   }
-  std::string name = flags.scheme.empty() ? noted(*left, "stepzero.scheme") : flags.scheme;
+  // What `stepzero init` wrote into the file about itself.
+  const std::string name = flags.scheme.empty() ? left->note("stepzero.scheme") : flags.scheme;
   const auto scheme = find_scheme(name.empty() ? "hf" : name);
   if (!scheme) return complain(scheme.error());
   std::uint64_t seed = flags.seed;
-  if (const std::string text = noted(*left, "stepzero.seed");
+  if (const std::string text = left->note("stepzero.seed");
       !flags.seed_given && !text.empty() && text.size() < 20 && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; })) {
     seed = std::stoull(text);
   }

@@ -39,7 +39,8 @@ void declare_measure(CLI::App& app, int& exit_code) {
   auto* verb = app.add_subcommand("measure", "every moment by a real forward and backward pass");
   auto flags = std::make_shared<MeasureFlags>();
   flags->declare(*verb);
-  auto* weights = verb->add_option("--weights", flags->weights, "run the weights of this .safetensors file instead of drawing them");
+  auto* weights = verb->add_option("--weights", flags->weights,
+                                   "run the weights of this .safetensors file, or directory of shards, instead of drawing them");
   verb->add_flag("--weightless", flags->weightless, "sample the pass without making the weights: exact in law, any size of model")
       ->excludes(weights);
   flags->view.declare(*verb);

@@ -2,112 +2,143 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
+#include <type_traits>
 
 #include <fmt/format.h>
 
 #include "stepzero/core/text.hpp"
-#include "stepzero/io/json.hpp"
+#include "stepzero/io/validation.hpp"
 
 namespace stepzero {
 
 namespace {
 
-namespace fs = std::filesystem;
+constexpr std::size_t kMostOpen = 12;  // files at a time: a checkpoint may have ten thousand
 
-constexpr std::size_t kMostShards = 512;  // each keeps a file open
-constexpr const char* kIndex = "model.safetensors.index.json";
-
-// Only a plain name beside the index: never a path.
-bool is_shard_name(const std::string& name) {
-  const auto plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
-  };
-  return name.size() <= 255 && !name.starts_with('.') && name.ends_with(".safetensors") && std::ranges::all_of(name, plain);
-}
-
-Expected<std::map<std::string, std::string>> read_index(const std::string& path) {
-  constexpr std::uint64_t limit = 64 << 20;
-  const auto text = read_text(path, limit);
-  if (!text) return std::unexpected(text.error());
-  const auto json = parse_json(*text, path, {.max_bytes = limit});
-  if (!json) return std::unexpected(json.error());
-  const auto map = json->is_object() ? json->find("weight_map") : json->end();
-  if (!json->is_object() || map == json->end() || !map->is_object()) {
-    return fail(fmt::format("{}: \"weight_map\" is missing", show(path)), "an index maps every tensor to its shard there");
-  }
-  std::map<std::string, std::string> shards;
-  std::set<std::string> names;
-  for (const auto& [tensor, shard] : map->items()) {
-    if (!shard.is_string() || !is_shard_name(shard.get<std::string>())) {
-      return fail(fmt::format("{}: tensor \"{}\": {} is not the name of a shard", show(path), show(tensor), show(shard.dump())),
-                  "a name like model-00001-of-00002.safetensors, without a directory");
+// Elements to bytes, a block of the file at a time.
+template <class T, class Read>
+Expected<void> read_numbers(const CheckpointTensor& tensor, std::uint64_t first, std::span<T> out, const Read& read) {
+  const Encoding& e = tensor.encoding;
+  const std::size_t step = std::size_t{1} << 14;
+  std::vector<std::byte> bytes(e.bytes_of(std::min<std::uint64_t>(step, (out.size() + e.elements - 1) / e.elements * e.elements)));
+  std::vector<float> narrow(std::is_same_v<T, float> ? 0 : std::min(step, out.size()));
+  while (!out.empty()) {
+    const std::size_t n = std::min(step, out.size());
+    const auto stored = std::span(bytes).first(e.bytes_of(n));
+    if (auto done = read(e.bytes_of(first), stored); !done) return done;
+    if constexpr (std::is_same_v<T, float>) {
+      decode(e, stored.data(), out.first(n));
+    } else if (e.kind == Encoding::Kind::f64) {
+      std::memcpy(out.data(), stored.data(), stored.size());
+    } else {
+      decode(e, stored.data(), std::span(narrow).first(n));
+      std::copy_n(narrow.begin(), n, out.begin());
     }
-    shards[tensor] = shard.get<std::string>();
-    names.insert(shard.get<std::string>());
+    first += n;
+    out = out.subspan(n);
   }
-  if (names.size() > kMostShards) return fail(fmt::format("{}: {} shards, at most {} are read", show(path), names.size(), kMostShards));
-  return shards;
-}
-
-Expected<CheckpointFiles> open_files(const std::vector<std::string>& paths) {
-  CheckpointFiles found;
-  for (const std::string& path : paths) {
-    auto file = SafetensorsFile::open(path);
-    if (!file) return std::unexpected(file.error());
-    found.files.push_back(std::move(*file));
-  }
-  for (std::size_t f = 0; f < found.files.size(); ++f) {
-    for (const TensorInfo& tensor : found.files[f].tensors()) {
-      const auto [at, fresh] = found.tensors.emplace(tensor.name, CheckpointFiles::Place{f, &tensor});
-      if (!fresh) {
-        return fail(fmt::format("{}: tensor \"{}\" is in {} too", show(paths[f]), show(tensor.name), show(paths[at->second.file])));
-      }
-    }
-  }
-  return found;
-}
-
-Expected<CheckpointFiles> open_shards(const fs::path& directory) {
-  const std::string index = (directory / kIndex).string();
-  const auto map = read_index(index);
-  if (!map) return std::unexpected(map.error());
-  std::vector<std::string> paths;
-  for (const auto& [tensor, shard] : *map) paths.push_back((directory / shard).string());
-  std::ranges::sort(paths);
-  const auto rest = std::ranges::unique(paths);
-  paths.erase(rest.begin(), rest.end());
-  auto found = open_files(paths);
-  if (!found) return found;
-  for (const auto& [tensor, shard] : *map) {
-    const auto at = found->tensors.find(tensor);
-    const bool there = at != found->tensors.end() && fs::path(paths[at->second.file]).filename() == shard;
-    if (!there)
-      return fail(fmt::format("{}: tensor \"{}\" is not in {}", show(index), show(tensor), show(shard)),
-                  "the shards belong to another index");
-  }
-  for (const auto& [tensor, place] : found->tensors) {
-    if (!map->contains(tensor)) {
-      return fail(fmt::format("{}: tensor \"{}\" is not in the index", show(paths[place.file]), show(tensor)),
-                  "the shards belong to another index");
-    }
-  }
-  return found;
+  return {};
 }
 
 }  // namespace
 
-Expected<CheckpointFiles> CheckpointFiles::open(const std::string& path) {
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return open_files({path});
-  if (fs::exists(fs::path(path) / kIndex, ignored)) return open_shards(path);
-  return open_files({(fs::path(path) / "model.safetensors").string()});
+const CheckpointTensor* CheckpointFiles::find(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? nullptr : &found->second;
 }
 
-bool is_checkpoint(const std::string& path) {
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return path.ends_with(".safetensors");
-  return fs::exists(fs::path(path) / kIndex, ignored) || fs::exists(fs::path(path) / "model.safetensors", ignored);
+std::string CheckpointFiles::note(const std::string& key) const {
+  const auto it = metadata_.find(key);
+  return it == metadata_.end() ? std::string() : it->second;
+}
+
+std::uint64_t CheckpointFiles::bytes() const {
+  std::uint64_t sum = 0;
+  for (const auto& [name, tensor] : tensors_) sum += tensor.bytes;
+  return sum;
+}
+
+std::size_t CheckpointFiles::keep(InputFile file) {
+  File entry;
+  entry.path = file.path();
+  entry.identity = file.identity();
+  if (files_.size() < kMostOpen) entry.open = std::make_shared<const InputFile>(std::move(file));
+  files_.push_back(std::move(entry));
+  return files_.size() - 1;
+}
+
+// The same file throughout: one that was closed to save descriptors must be what it was when its header was read.
+Expected<std::shared_ptr<const InputFile>> CheckpointFiles::acquire(std::size_t index) const {
+  const std::lock_guard lock(*mutex_);
+  File& file = files_[index];
+  file.used = ++clock_;
+  if (file.open) return file.open;
+  auto opened = InputFile::open(file.path);
+  if (!opened) return std::unexpected(opened.error());
+  if (rejects("index.replaced", opened->identity() != file.identity)) {
+    return fail(fmt::format("{}: was replaced or changed while it was read", show(file.path)), "try again when nothing writes to it");
+  }
+  File* oldest = nullptr;
+  std::size_t open = 0;
+  for (File& other : files_) {
+    if (!other.open) continue;
+    ++open;
+    if (oldest == nullptr || other.used < oldest->used) oldest = &other;
+  }
+  if (open >= kMostOpen && oldest != nullptr) oldest->open.reset();
+  file.open = std::make_shared<const InputFile>(std::move(*opened));
+  return file.open;
+}
+
+Expected<void> CheckpointFiles::read_bytes(const CheckpointTensor& tensor, std::uint64_t first, std::span<std::byte> out) const {
+  if (first > tensor.bytes || out.size() > tensor.bytes - first) {
+    return fail(fmt::format("{}: tensor \"{}\": {} bytes from {} on are wanted, it has {}", show(path_of(tensor)), show(tensor.name),
+                            out.size(), first, tensor.bytes),
+                "read within the shape");
+  }
+  const auto file = acquire(tensor.file);
+  if (!file) return std::unexpected(file.error());
+  return (*file)->read(tensor.offset + first, out);
+}
+
+Expected<CheckpointFiles::Bytes> CheckpointFiles::map(const CheckpointTensor& tensor, std::uint64_t first, std::uint64_t count) const {
+  auto file = acquire(tensor.file);
+  if (!file) return std::unexpected(file.error());
+  Bytes bytes;
+  bytes.file_ = std::move(*file);
+  bytes.offset_ = tensor.offset + first;
+  if (count == 0) return bytes;
+  bytes.mapping_ = bytes.file_->map(bytes.offset_, count);
+  if (!bytes.mapping_.bytes().empty()) return bytes;
+  bytes.copy_.resize(count);
+  if (auto done = read_bytes(tensor, first, bytes.copy_); !done) return std::unexpected(done.error());
+  return bytes;
+}
+
+Expected<void> CheckpointFiles::Bytes::intact() const {
+  if (!rejects("file.shrunk", !mapping_.intact())) return {};
+  return file_->cut_short(offset_);
+}
+
+namespace {
+
+Expected<void> check_readable(const CheckpointFiles& files, const CheckpointTensor& tensor) {
+  if (tensor.encoding.readable()) return {};
+  return fail(fmt::format("{}: tensor \"{}\": dtype {} cannot be read as numbers", show(files.path_of(tensor)), show(tensor.name),
+                          tensor.encoding.name),
+              "F32, F16, BF16, F64, Q8_0, Q4_0, Q4_K and Q6_K can be");
+}
+
+}  // namespace
+
+Expected<void> CheckpointFiles::read_f32(const CheckpointTensor& tensor, std::uint64_t first, std::span<float> out) const {
+  if (auto fine = check_readable(*this, tensor); !fine) return fine;
+  return read_numbers(tensor, first, out, [&](std::uint64_t at, std::span<std::byte> to) { return read_bytes(tensor, at, to); });
+}
+
+Expected<void> CheckpointFiles::read_f64(const CheckpointTensor& tensor, std::uint64_t first, std::span<double> out) const {
+  if (auto fine = check_readable(*this, tensor); !fine) return fine;
+  return read_numbers(tensor, first, out, [&](std::uint64_t at, std::span<std::byte> to) { return read_bytes(tensor, at, to); });
 }
 
 }  // namespace stepzero

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "stepzero/core/text.hpp"
+#include "stepzero/io/validation.hpp"
 
 namespace stepzero {
 namespace {
@@ -41,7 +42,7 @@ Descriptor::~Descriptor() {
 }
 
 Expected<InputFile> InputFile::open(const std::string& path) {
-  if (path.find('\0') != std::string::npos)
+  if (rejects("file.zero-byte", path.find('\0') != std::string::npos))
     return fail(fmt::format("{}: a path cannot hold a zero byte", show(path)), "check where the path came from");
   // O_NONBLOCK: opening a pipe that nobody writes to would otherwise wait for ever.
   int fd = -1;
@@ -52,12 +53,14 @@ Expected<InputFile> InputFile::open(const std::string& path) {
   Descriptor owned(fd);
   struct stat status = {};
   if (::fstat(fd, &status) != 0) return cannot_open(path, errno);
-  if (!S_ISREG(status.st_mode)) return not_regular(path, status.st_mode);
-  return InputFile(std::move(owned), path, static_cast<std::uint64_t>(status.st_size));
+  if (rejects("file.regular", !S_ISREG(status.st_mode))) return not_regular(path, status.st_mode);
+  const auto changed =
+      static_cast<std::uint64_t>(status.st_mtim.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(status.st_mtim.tv_nsec);
+  return InputFile(std::move(owned), path, {status.st_dev, status.st_ino, static_cast<std::uint64_t>(status.st_size), changed});
 }
 
 Expected<void> InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
-  if (offset > size_ || out.size() > size_ - offset) {
+  if (rejects("file.range", offset > size_ || out.size() > size_ - offset)) {
     return fail(fmt::format("{}: byte {}: {} bytes wanted, the file has {} in all", show(path_), offset, out.size(), size_),
                 "the file is shorter than what it says it holds");
   }
@@ -69,20 +72,22 @@ Expected<void> InputFile::read(std::uint64_t offset, std::span<std::byte> out) c
       return fail(fmt::format("{}: byte {}: cannot read: {}", show(path_), offset, std::generic_category().message(errno)),
                   "the disk or the network file system reports an error");
     }
-    if (got == 0) {
-      return fail(fmt::format("{}: byte {}: the file ends here, it had {} bytes when it was opened", show(path_), offset, size_),
-                  "another program cut the file while it was read; try again when it is complete");
-    }
+    if (got == 0) return cut_short(offset);
     out = out.subspan(static_cast<std::size_t>(got));
     offset += static_cast<std::uint64_t>(got);
   }
   return {};
 }
 
+std::unexpected<Error> InputFile::cut_short(std::uint64_t offset) const {
+  return fail(fmt::format("{}: byte {}: the file ends here, it had {} bytes when it was opened", show(path_), offset, size_),
+              "another program cut the file while it was read; try again when it is complete");
+}
+
 Expected<std::string> read_text(const std::string& path, std::uint64_t max_bytes) {
   const auto file = InputFile::open(path);
   if (!file) return std::unexpected(file.error());
-  if (file->size() > max_bytes) {
+  if (rejects("file.text-size", file->size() > max_bytes)) {
     return fail(fmt::format("{}: {} bytes, at most {} are read", show(path), file->size(), max_bytes), "is this the file that was meant?");
   }
   std::string text(file->size(), '\0');

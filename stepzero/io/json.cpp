@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "stepzero/core/text.hpp"
+#include "stepzero/io/validation.hpp"
 
 namespace stepzero {
 namespace {
@@ -21,14 +22,15 @@ std::unexpected<Error> fail_at(const JsonSource& source, std::size_t offset, std
 Expected<void> check_encoding(const JsonSource& source) {
   const std::string_view text = source.text;
   const char* const hint = "save the file as UTF-8 without a byte order mark";
-  if (text.empty()) return fail_at(source, 0, "no JSON: the text is empty", "the file may not have been written completely");
-  if (text.starts_with("\xEF\xBB\xBF")) return fail_at(source, 0, "a byte order mark stands before the JSON", hint);
+  if (rejects("json.empty", text.empty()))
+    return fail_at(source, 0, "no JSON: the text is empty", "the file may not have been written completely");
+  if (rejects("json.bom", text.starts_with("\xEF\xBB\xBF"))) return fail_at(source, 0, "a byte order mark stands before the JSON", hint);
   const bool utf16 =
       text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF") || (text.size() > 1 && (text[0] == '\0') != (text[1] == '\0'));
-  if (utf16) return fail_at(source, 0, "the JSON is UTF-16, must be UTF-8", hint);
-  if (const std::size_t at = find_invalid_utf8(text); at != std::string_view::npos)
+  if (rejects("json.utf16", utf16)) return fail_at(source, 0, "the JSON is UTF-16, must be UTF-8", hint);
+  if (const std::size_t at = find_invalid_utf8(text); rejects("json.utf8", at != std::string_view::npos))
     return fail_at(source, at, fmt::format("not UTF-8: found {}", show(text.substr(at, 4))), hint);
-  if (const std::size_t at = text.find('\0'); at != std::string_view::npos)
+  if (const std::size_t at = text.find('\0'); rejects("json.zero-byte", at != std::string_view::npos))
     return fail_at(source, at, "a zero byte in the JSON", "pad with spaces, and write \\u0000 inside a string");
   return {};
 }
@@ -91,7 +93,7 @@ class JsonWalk {
     return go_on;
   }
   bool count() {
-    if (values_++ < limits_.max_values) return true;
+    if (!rejects("json.values", values_++ >= limits_.max_values)) return true;
     return stop(byte(), fmt::format("more than {} values", limits_.max_values), "is this the file that was meant?");
   }
   bool stop(std::uint64_t byte, std::string_view what, std::string hint) {
@@ -172,7 +174,7 @@ bool JsonWalk::key() {
 
 bool JsonWalk::open(char kind) {
   ++at_;
-  if (open_.size() >= limits_.max_depth) {
+  if (rejects("json.depth", open_.size() >= limits_.max_depth)) {
     return stop(byte(), fmt::format("{}nested deeper than {} levels", visitor_.context(), limits_.max_depth),
                 "no file of this kind needs that; it may be made to harm");
   }
@@ -285,7 +287,7 @@ std::uint64_t JsonVisitor::byte() const { return walk_->byte(); }
 std::string_view JsonVisitor::token() const { return walk_->token(); }
 
 Expected<void> walk_json(const JsonSource& source, const JsonLimits& limits, JsonVisitor& visitor) {
-  if (source.text.size() > limits.max_bytes) {
+  if (rejects("json.bytes", source.text.size() > limits.max_bytes)) {
     return fail(fmt::format("{}: {} bytes of JSON, at most {} are read", show(source.file_name), source.text.size(), limits.max_bytes),
                 "is this the file that was meant?");
   }
@@ -312,7 +314,7 @@ class TreeBuilder final : public JsonVisitor {
     auto& members = open_.back()->get_ref<json::object_t&>();
     const auto [member, fresh] = members.try_emplace(std::move(name));
     slot_ = &member->second;
-    if (fresh) return true;
+    if (!rejects("json.key-twice", !fresh)) return true;
     return refuse(fmt::format("the key \"{}\" is given twice", show(member->first)), "keep one of the two");
   }
 

@@ -12,7 +12,9 @@
 
 #include "stepzero/core/text.hpp"
 #include "stepzero/io/half.hpp"
+#include "stepzero/io/recognise.hpp"
 #include "stepzero/io/safetensors_header.hpp"
+#include "stepzero/io/validation.hpp"
 
 namespace stepzero {
 namespace {
@@ -52,59 +54,28 @@ constexpr std::array kDTypes = std::to_array<DTypeRow>({
 
 const DTypeRow& row_of(DType dtype) { return *std::ranges::find(kDTypes, dtype, &DTypeRow::dtype); }
 
-struct Impostor {
-  std::string_view magic;  // in lower case
-  const char* what;
-  const char* hint;
-};
-
-constexpr const char* kConvert =
-    "convert it where you trust it: python -c \"import torch, safetensors.torch as s; "
-    "s.save_file(torch.load('in.pt', weights_only=True), 'out.safetensors')\"";
-
-// Files people take for safetensors, by how they begin. As a header's length each of these is far too large.
-constexpr std::array kImpostors = std::to_array<Impostor>({
-    {"version https://git-lfs", "a git-LFS pointer, not the file itself", "fetch the file it stands for: git lfs pull"},
-    {"<!doctype", "an HTML page", "a download gave a web page; look at it for the reason, often a login"},
-    {"<html", "an HTML page", "a download gave a web page; look at it for the reason, often a login"},
-    {"pk\x03\x04", "a zip archive, as torch.save writes", kConvert},
-    {"\x80\x02", "a Python pickle, as torch.save once wrote", kConvert},
-    {"\x80\x03", "a Python pickle", kConvert},
-    {"\x80\x04", "a Python pickle", kConvert},
-    {"\x80\x05", "a Python pickle", kConvert},
-    {"gguf", "a GGUF file", "use the safetensors file it was made from; llama.cpp's convert_hf_to_gguf.py cannot go back"},
-    {"\x89hdf", "an HDF5 file, as Keras writes", "load it with the program that wrote it and save it as safetensors"},
-    {"{", "JSON text", "was the file meant that this index or config stands beside?"},
-});
-
-const Impostor* recognise(std::string_view head) {
-  std::string lower(head);
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  const auto* found = std::ranges::find_if(kImpostors, [&](const Impostor& it) { return lower.starts_with(it.magic); });
-  return found == kImpostors.end() ? nullptr : found;
-}
-
 // The length of the header, bounded by the file before anything is made of it.
 Expected<std::uint64_t> header_length(const InputFile& file) {
   using safetensors::kLengthBytes, safetensors::kMaxHeaderBytes;
-  if (file.size() < kLengthBytes) {
+  if (rejects("safetensors.too-small", file.size() < kLengthBytes)) {
     return fail(fmt::format("{}: byte 0: header too small: the file has {} bytes, the header's length alone takes 8", show(file.path()),
                             file.size()),
                 "the file is empty or was not written completely");
   }
-  std::array<char, 32> head = {};
+  std::array<char, kMagicBytes> head = {};
   const auto begin = std::span(head).first(std::min<std::uint64_t>(head.size(), file.size()));
   if (auto read = file.read(0, std::as_writable_bytes(begin)); !read) return std::unexpected(std::move(read.error()));
   std::uint64_t length = 0;
   std::memcpy(&length, head.data(), sizeof length);
   const std::uint64_t left = file.size() - kLengthBytes;
-  const bool fits = length > 0 && length <= kMaxHeaderBytes && length <= left;
-  if (fits) return length;
-  if (const Impostor* it = recognise({head.data(), begin.size()}))
+  const bool empty = rejects("safetensors.empty-header", length == 0);
+  const bool too_long = rejects("safetensors.header-cap", length > kMaxHeaderBytes);
+  if (!empty && !too_long && !rejects("safetensors.header-in-file", length > left)) return length;
+  if (const FileKind* it = recognise({head.data(), begin.size()}))
     return fail(fmt::format("{}: byte 0: this is {}", show(file.path()), it->what), it->hint);
   const std::string said = fmt::format("{}: byte 0: header length {}", show(file.path()), length);
-  if (length == 0) return fail(said + ", an empty header holds not even {}", "the file is damaged or not a safetensors file");
-  if (length > kMaxHeaderBytes)
+  if (empty) return fail(said + ", an empty header holds not even {}", "the file is damaged or not a safetensors file");
+  if (too_long)
     return fail(fmt::format("{}, at most {} is allowed", said, kMaxHeaderBytes), "the file is damaged or not a safetensors file");
   return fail(fmt::format("{}, but {} bytes follow", said, left), "the file is incomplete or not a safetensors file");
 }

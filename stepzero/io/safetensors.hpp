@@ -71,6 +71,9 @@ class SafetensorsFile {
   [[nodiscard]] Expected<void> read_f32(const TensorInfo& tensor, std::uint64_t first, std::span<float> out) const;
   [[nodiscard]] Expected<void> read_f64(const TensorInfo& tensor, std::uint64_t first, std::span<double> out) const;
 
+  [[nodiscard]] std::uint64_t data_start() const { return data_start_; }
+  InputFile take_file() && { return std::move(file_); }
+
  private:
   explicit SafetensorsFile(InputFile file) : file_(std::move(file)) {}
   template <class T>

@@ -11,6 +11,7 @@
 
 #include "stepzero/core/text.hpp"
 #include "stepzero/io/json.hpp"
+#include "stepzero/io/validation.hpp"
 
 namespace stepzero::safetensors {
 namespace {
@@ -147,7 +148,7 @@ bool HeaderVisitor::begin_tensor(std::string& name) {
     if (!std::exchange(metadata_seen_, true)) return true;
     return refuse(fmt::format("{} is given twice", kMetadataKey), "keep one of the two");
   }
-  if (name.size() > kMaxNameBytes) {
+  if (rejects("safetensors.name-length", name.size() > kMaxNameBytes)) {
     return refuse(fmt::format("a tensor name of {} bytes, at most {} are allowed: \"{}\"", name.size(), kMaxNameBytes, show(name)),
                   "no program writes such names; the file may be made to harm");
   }
@@ -164,7 +165,8 @@ bool HeaderVisitor::begin_field(const std::string& name) {
     warn("{}unknown field \"{}\" is ignored", context(), show(name));
     return true;
   }
-  if ((seen_ & field_) != 0) return refuse(fmt::format("{}{} is given twice", context(), name), "keep one of the two");
+  if (rejects("safetensors.field-twice", (seen_ & field_) != 0))
+    return refuse(fmt::format("{}{} is given twice", context(), name), "keep one of the two");
   seen_ |= field_;
   return true;
 }
@@ -204,10 +206,10 @@ bool HeaderVisitor::whole_number(const nlohmann::json& number, const char* what)
 
 bool HeaderVisitor::add_dimension(const nlohmann::json& number) {
   if (!whole_number(number, "a dimension")) return false;
-  if (tensor_.shape.size() == kMaxRank)
+  if (rejects("safetensors.rank", tensor_.shape.size() == kMaxRank))
     return refuse(fmt::format("{}shape has more than {} dimensions", context(), kMaxRank), "the file may be made to harm");
   const auto size = number.get<std::uint64_t>();
-  if (size > kMaxDimension) {
+  if (rejects("safetensors.dimension", size > kMaxDimension)) {
     return refuse(fmt::format("{}dimension {} of shape is {}, at most {} is allowed", context(), tensor_.shape.size(), size, kMaxDimension),
                   "no file is that large; the header is damaged or made to harm");
   }
@@ -228,7 +230,7 @@ bool HeaderVisitor::bad_offsets(const char* count) {
 bool HeaderVisitor::set_dtype(const nlohmann::json& text) {
   const auto& name = text.get_ref<const std::string&>();
   const auto found = find_dtype(name);
-  if (!found) {
+  if (rejects("safetensors.dtype", !found)) {
     return refuse(fmt::format("{}unknown dtype \"{}\"", context(), show(name)), fmt::format("known are {}", known_dtypes()));
   }
   tensor_.dtype = *found;
@@ -237,13 +239,13 @@ bool HeaderVisitor::set_dtype(const nlohmann::json& text) {
 
 bool HeaderVisitor::finish_tensor() {
   const std::uint64_t at = tensor_.header_byte;
-  if (seen_ != all) {
+  if (rejects("safetensors.field-missing", seen_ != all)) {
     const char* const missing = (seen_ & dtype) == 0 ? "dtype" : (seen_ & shape) == 0 ? "shape" : "data_offsets";
     return refuse_at(at, fmt::format("{}{} is missing", context(), missing), "every tensor has dtype, shape and data_offsets");
   }
   tensor_.begin = range_[0];
   tensor_.end = range_[1];
-  if (tensor_.begin > tensor_.end) {
+  if (rejects("safetensors.begin-after-end", tensor_.begin > tensor_.end)) {
     return refuse_at(at, fmt::format("{}data_offsets begin at {}, behind their end {}", context(), tensor_.begin, tensor_.end),
                      kOffsetsHint);
   }
@@ -253,9 +255,10 @@ bool HeaderVisitor::finish_tensor() {
     return refuse_at(at, fmt::format("{}shape [{}] needs {}", context(), fmt::join(tensor_.shape, ", "), needs),
                      "shape, dtype and data_offsets contradict each other; the writer of this file is at fault");
   };
-  if (!bits) return contradict("more than 2^64 bits");
-  if (*bits % 8 != 0) return contradict(fmt::format("{} bits of {}, not whole bytes", *bits, dtype_name(tensor_.dtype)));
-  if (*bits / 8 != given) return contradict(fmt::format("{} bytes, data_offsets give {}", *bits / 8, given));
+  if (rejects("safetensors.overflow", !bits)) return contradict("more than 2^64 bits");
+  if (rejects("safetensors.whole-bytes", *bits % 8 != 0))
+    return contradict(fmt::format("{} bits of {}, not whole bytes", *bits, dtype_name(tensor_.dtype)));
+  if (rejects("safetensors.size", *bits / 8 != given)) return contradict(fmt::format("{} bytes, data_offsets give {}", *bits / 8, given));
   header_.tensors.push_back(std::move(tensor_));
   return true;
 }
@@ -298,7 +301,7 @@ void sort_by_name(std::vector<TensorInfo>& tensors) {
 
 Expected<void> check_names(std::string_view file_name, const std::vector<TensorInfo>& tensors) {
   const auto twice = std::ranges::adjacent_find(tensors, {}, &TensorInfo::name);
-  if (twice == tensors.end()) return {};
+  if (!rejects("safetensors.name-twice", twice != tensors.end())) return {};
   const auto& [first, second] = std::minmax(twice[0].header_byte, twice[1].header_byte);
   return fail(fmt::format("{}: byte {}: tensor \"{}\" is given twice, first at byte {}", show(file_name), second, show(twice->name), first),
               "keep one of the two; readers differ in which one they take");
@@ -315,21 +318,21 @@ Expected<void> check_layout(std::string_view file_name, const std::vector<Tensor
   const TensorInfo* before = nullptr;
   std::uint64_t filled = 0;
   for (const auto& [begin, end, tensor] : order) {
-    if (begin < filled) {
+    if (rejects("safetensors.overlap", begin < filled)) {
       const std::string other = show(before->name);
       return fail_tensor(file_name, *tensor, fmt::format("begins at {}, inside tensor \"{}\" that ends at {}", begin, other, filled), hint);
     }
-    if (begin > filled) {
+    if (rejects("safetensors.hole", begin > filled)) {
       return fail_tensor(file_name, *tensor, fmt::format("begins at {}, but the data before it ends at {}", begin, filled), hint);
     }
     before = tensor;
     filled = end;
   }
-  if (filled > data_bytes) {
+  if (rejects("safetensors.truncated", filled > data_bytes)) {
     const std::string need = fmt::format("truncated: need {} bytes of data, have {}", filled, data_bytes);
     return fail_tensor(file_name, *before, need, "the file is incomplete; copy or download it again");
   }
-  if (filled < data_bytes) {
+  if (rejects("safetensors.trailing", filled < data_bytes)) {
     return fail(fmt::format("{}: byte {}: {} bytes after the last tensor", show(file_name), header_end + filled, data_bytes - filled),
                 "something was appended to the file; it may be another file in disguise");
   }
@@ -340,7 +343,7 @@ Expected<void> check_layout(std::string_view file_name, const std::vector<Tensor
 
 Expected<Header> parse_header(std::string_view text, std::string_view file_name, std::uint64_t data_bytes, bool lenient) {
   constexpr std::string_view white = " \t\r\n";
-  if (!lenient && !text.empty() && white.contains(text.front())) {
+  if (rejects("safetensors.leading-white", !lenient && !text.empty() && white.contains(text.front()))) {
     return fail(fmt::format("{}: byte {}: white space before the header's {{", show(file_name), kLengthBytes), "--lenient accepts it");
   }
   Header header;

@@ -47,6 +47,18 @@ void Assignment::set(std::size_t param, const Distribution& distribution) {
   list = {whole};
 }
 
+Assignment::Assignment(const Graph& graph, const Architecture& a, const FoundLaws& laws) {
+  heads_ = {a.heads, a.kv_heads, a.head_dim, a.width};
+  zero_rows_.assign(graph.params.size(), -1);
+  for (std::size_t i = 0; i < graph.params.size(); ++i) {
+    const Param& p = graph.params[i];
+    auto& list = blocks_.emplace_back();
+    for (const Part& part : p.parts)
+      list.push_back({part.row0, part.col0, part.rows, part.cols, laws(i, &part), part.role, p.layer, p.in_out});
+    if (list.empty()) list.push_back({0, 0, p.rows(), p.cols(), laws(i, nullptr), p.role, p.layer, p.in_out});
+  }
+}
+
 const Distribution& Assignment::of(const ParamUse& use) const {
   for (const Block& b : blocks_[static_cast<std::size_t>(use.param)]) {
     if (use.row0 >= b.row0 && use.row0 < b.row0 + b.rows && use.col0 >= b.col0 && use.col0 < b.col0 + b.cols) return b.distribution;

@@ -1,6 +1,7 @@
 #pragma once
 // A scheme assigns a distribution to a parameter, from its role, its fans and the architecture. Where it also asks for
 // another forward pass (residual scales, norms, multipliers), it says so by changing the architecture description.
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -53,6 +54,9 @@ class Assignment {
 
   Assignment() = default;
   Assignment(const Graph& graph, const Architecture& a, const Scheme& scheme);
+  // Laws found rather than assigned: of a tensor, or of each of its parts.
+  using FoundLaws = std::function<Distribution(std::size_t param, const Part* part)>;
+  Assignment(const Graph& graph, const Architecture& a, const FoundLaws& laws);
 
   // Another law for all of a tensor.
   void set(std::size_t param, const Distribution& distribution);

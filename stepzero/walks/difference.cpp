@@ -17,6 +17,7 @@ namespace stepzero {
 namespace {
 
 using Kind = TensorDifference::Kind;
+using Stored = Encoding::Kind;
 using Read = std::function<Expected<void>(std::uint64_t first, std::span<float> out)>;
 
 constexpr std::uint64_t kPiece = 1 << 16;
@@ -24,17 +25,17 @@ constexpr std::uint64_t kPiece = 1 << 16;
 double deviation(const Running& r) { return r.count > 1 ? std::sqrt(r.deviations / r.count) : 0; }
 
 // A float as the type would hold it.
-float rounded(float x, DType dtype) {
-  if (dtype == DType::BF16) return bfloat16_to_float(float_to_bfloat16(x));
-  if (dtype == DType::F16) return half_to_float(float_to_half(x));
+float rounded(float x, Stored kind) {
+  if (kind == Stored::bf16) return bfloat16_to_float(float_to_bfloat16(x));
+  if (kind == Stored::f16) return half_to_float(float_to_half(x));
   return x;
 }
 
-bool is_16_bits(DType dtype) { return dtype == DType::BF16 || dtype == DType::F16; }
+bool is_16_bits(Stored kind) { return kind == Stored::bf16 || kind == Stored::f16; }
 
 struct Pair {
   Read left, right;
-  DType left_dtype, right_dtype;
+  Stored left_kind, right_kind;
   std::optional<SideStats> right_law;  // known, not sampled
 };
 
@@ -54,8 +55,8 @@ Expected<void> compare_numbers(const Pair& pair, TensorDifference& d) {
     for (std::size_t i = 0; i < n; ++i) {
       x.add(left[i]);
       y.add(right[i]);
-      const float a = is_16_bits(pair.right_dtype) ? rounded(left[i], pair.right_dtype) : left[i];
-      const float b = is_16_bits(pair.left_dtype) ? rounded(right[i], pair.left_dtype) : right[i];
+      const float a = is_16_bits(pair.right_kind) ? rounded(left[i], pair.right_kind) : left[i];
+      const float b = is_16_bits(pair.left_kind) ? rounded(right[i], pair.left_kind) : right[i];
       if (std::memcmp(&a, &b, sizeof a) == 0) continue;
       ++d.different;
       d.largest = std::max(d.largest, std::abs(static_cast<double>(a) - b));
@@ -72,30 +73,27 @@ Expected<void> compare_numbers(const Pair& pair, TensorDifference& d) {
   return {};
 }
 
-Read reader(const CheckpointFiles& files, const CheckpointFiles::Place& place) {
-  return [&file = files.files[place.file], tensor = place.tensor](std::uint64_t first, std::span<float> out) {
-    return file.read_f32(*tensor, first, out);
-  };
+Read reader(const CheckpointFiles& files, const CheckpointTensor& tensor) {
+  return [&](std::uint64_t first, std::span<float> out) { return files.read_f32(tensor, first, out); };
 }
 
-TensorDifference one_sided(const std::string& name, const TensorInfo& tensor, bool left) {
+TensorDifference one_sided(const CheckpointTensor& tensor, bool left) {
   TensorDifference d;
-  d.name = name;
+  d.name = tensor.name;
   d.kind = left ? Kind::only_left : Kind::only_right;
   (left ? d.left_shape : d.right_shape) = tensor.shape;
-  (left ? d.left_dtype : d.right_dtype) = dtype_name(tensor.dtype);
+  (left ? d.left_dtype : d.right_dtype) = tensor.encoding.name;
   return d;
 }
 
-TensorDifference both_sides(const std::string& name, const TensorInfo& left, std::vector<std::uint64_t> right_shape,
-                            std::string right_dtype) {
+TensorDifference both_sides(const CheckpointTensor& left, std::vector<std::uint64_t> right_shape, std::string right_dtype) {
   TensorDifference d;
-  d.name = name;
+  d.name = left.name;
   d.left_shape = left.shape;
   d.right_shape = std::move(right_shape);
-  d.left_dtype = dtype_name(left.dtype);
+  d.left_dtype = left.encoding.name;
   d.right_dtype = std::move(right_dtype);
-  d.elements = left.elements();
+  d.elements = left.elements;
   if (d.left_shape != d.right_shape) d.kind = Kind::shape;
   return d;
 }
@@ -104,22 +102,21 @@ TensorDifference both_sides(const std::string& name, const TensorInfo& left, std
 
 Expected<std::vector<TensorDifference>> difference(const CheckpointFiles& left, const CheckpointFiles& right) {
   std::vector<TensorDifference> list;
-  for (const auto& [name, place] : left.tensors) {
-    const auto other = right.tensors.find(name);
-    if (other == right.tensors.end()) {
-      list.push_back(one_sided(name, *place.tensor, true));
+  for (const auto& [name, a] : left.tensors()) {
+    const CheckpointTensor* const b = right.find(name);
+    if (b == nullptr) {
+      list.push_back(one_sided(a, true));
       continue;
     }
-    const TensorInfo& b = *other->second.tensor;
-    TensorDifference d = both_sides(name, *place.tensor, b.shape, std::string(dtype_name(b.dtype)));
+    TensorDifference d = both_sides(a, b->shape, std::string(b->encoding.name));
     if (d.kind != Kind::shape) {
-      const Pair pair{reader(left, place), reader(right, other->second), place.tensor->dtype, b.dtype, {}};
+      const Pair pair{reader(left, a), reader(right, *b), a.encoding.kind, b->encoding.kind, {}};
       if (auto done = compare_numbers(pair, d); !done) return std::unexpected(done.error());
     }
     list.push_back(std::move(d));
   }
-  for (const auto& [name, place] : right.tensors) {
-    if (!left.tensors.contains(name)) list.push_back(one_sided(name, *place.tensor, false));
+  for (const auto& [name, b] : right.tensors()) {
+    if (left.find(name) == nullptr) list.push_back(one_sided(b, false));
   }
   return list;
 }
@@ -128,19 +125,18 @@ Expected<std::vector<TensorDifference>> difference(const CheckpointFiles& left, 
   std::vector<TensorDifference> list;
   std::map<std::string, std::size_t> params;
   for (std::size_t i = 0; i < right.graph.params.size(); ++i) params[right.graph.params[i].name] = i;
-  for (const auto& [name, place] : left.tensors) {
-    if (!params.contains(name)) list.push_back(one_sided(name, *place.tensor, true));
+  for (const auto& [name, tensor] : left.tensors()) {
+    if (!params.contains(name)) list.push_back(one_sided(tensor, true));
   }
   for (const auto& [name, i] : params) {
     const Param& p = right.graph.params[i];
     const std::vector<std::uint64_t> shape(p.shape.begin(), p.shape.end());
-    const auto place = left.tensors.find(name);
-    if (place == left.tensors.end()) {
-      list.push_back(one_sided(name, {.name = name, .dtype = DType::F32, .shape = shape}, false));
+    const CheckpointTensor* const a = left.find(name);
+    if (a == nullptr) {
+      list.push_back(one_sided({.name = name, .shape = shape, .encoding = encoding_of(DType::F32)}, false));
       continue;
     }
-    const TensorInfo& a = *place->second.tensor;
-    TensorDifference d = both_sides(name, a, shape, "");
+    TensorDifference d = both_sides(*a, shape, "");
     if (d.kind != Kind::shape) {
       const auto whole = right.assignment.structured(i) ? draw_tensor(right.graph, right.assignment, i, right.seed) : std::vector<float>();
       const Read draw = [&, param = i](std::uint64_t first, std::span<float> out) -> Expected<void> {
@@ -150,7 +146,7 @@ Expected<std::vector<TensorDifference>> difference(const CheckpointFiles& left, 
           draw_elements(right.graph, right.assignment, param, right.seed, first, out);
         return {};
       };
-      const Pair pair{reader(left, place->second), draw, a.dtype, DType::F32, SideStats{right.assignment.mean(i), right.assignment.std(i)}};
+      const Pair pair{reader(left, *a), draw, a->encoding.kind, Stored::f32, SideStats{right.assignment.mean(i), right.assignment.std(i)}};
       if (auto done = compare_numbers(pair, d); !done) return std::unexpected(done.error());
     }
     list.push_back(std::move(d));

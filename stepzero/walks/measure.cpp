@@ -169,7 +169,7 @@ Expected<Signal> measure(const Graph& graph, const Architecture& a, const Batch&
   Pass<float> pass(graph, batch, pass_options);
   const bool given = !options.weights.empty();
   if (given) {
-    auto file = SafetensorsFile::open(options.weights);
+    auto file = CheckpointFiles::open(options.weights);
     if (!file) return std::unexpected(file.error());
     auto warnings = load_weights(pass, graph, a, *file);
     if (!warnings) return std::unexpected(warnings.error());

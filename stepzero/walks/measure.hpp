@@ -39,7 +39,7 @@ std::optional<NotFinite> find_not_finite(const Signal& signal);
 
 struct MeasureOptions {
   const Scheme* scheme = nullptr;  // draw under this scheme ...
-  std::string weights;             // ... or run the weights of this file
+  std::string weights;             // ... or run the weights of this file or directory
   bool weightless = false;         // with a scheme: sample the pass without making the weights
   std::uint64_t seed = 0;
   int seeds = 1;

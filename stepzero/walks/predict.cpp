@@ -39,7 +39,7 @@ double cosine_spread(double rho, double noise, Index length, double swing = 0) {
 
 class Walk {
  public:
-  Walk(const Graph& graph, const Architecture& a, const Batch& batch, const Assignment& laws)
+  Walk(const Graph& graph, const Architecture& a, const Batch& batch, const Assignment& laws, const std::string& name)
       : graph_(graph),
         batch_(batch),
         signal_(describe(graph, a, batch)),
@@ -49,6 +49,7 @@ class Walk {
         last_use_(graph.nodes.size(), 0),
         squares_(graph.params.size(), 0.0),
         deviations_(graph.params.size(), 0.0) {
+    signal_.scheme = name;
     for (std::size_t i = 0; i < graph.params.size(); ++i) {
       signal_.parameters[i].std.predicted = assignment_.std(i);
       signal_.parameters[i].std.spread = assignment_.std(i) / std::sqrt(2 * static_cast<double>(graph.params[i].size()));
@@ -304,13 +305,12 @@ Expected<void> check_kernels(const Graph& graph, const Architecture& a, const Ba
 }
 
 Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, const Scheme& scheme, const PredictOptions& options) {
-  Signal signal = Walk(graph, a, batch, Assignment(graph, a, scheme)).run(options);
-  signal.scheme = scheme.name;
-  return signal;
+  return predict(graph, a, batch, Assignment(graph, a, scheme), std::string(scheme.name), options);
 }
 
-Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, const Assignment& laws, const PredictOptions& options) {
-  return Walk(graph, a, batch, laws).run(options);
+Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, const Assignment& laws, const std::string& name,
+               const PredictOptions& options) {
+  return Walk(graph, a, batch, laws, name).run(options);
 }
 
 }  // namespace stepzero

@@ -16,7 +16,8 @@ Expected<void> check_kernels(const Graph& graph, const Architecture& a, const Ba
 
 Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, const Scheme& scheme, const PredictOptions& options = {});
 
-// The same for tensors with laws of their own.
-Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, const Assignment& laws, const PredictOptions& options = {});
+// The same under laws that no scheme assigned; `name` stands where the scheme's would.
+Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, const Assignment& laws, const std::string& name = {},
+               const PredictOptions& options = {});
 
 }  // namespace stepzero

@@ -32,9 +32,20 @@ std::vector<std::string> spellings(const std::string& name, std::string_view opt
   return list;
 }
 
-const TensorInfo* find_tensor(const SafetensorsFile& file, const std::string& name, std::string_view optional_prefix) {
+std::string missing_hint(const CheckpointFiles& file, const std::string& name) {
+  std::vector<std::string> names;
+  for (const auto& [there, tensor] : file.tensors()) names.push_back(there);
+  const std::string near = closest(name, names);
+  if (!near.empty()) return fmt::format("the nearest name in the file is \"{}\"", show(near));
+  return fmt::format("the file holds {} tensors{}", names.size(),
+                     names.empty() ? "" : fmt::format(", the first is \"{}\"", show(names.front())));
+}
+
+}  // namespace
+
+const CheckpointTensor* find_tensor(const CheckpointFiles& file, const std::string& name, std::string_view optional_prefix) {
   for (const std::string& spelling : spellings(name, optional_prefix)) {
-    if (const TensorInfo* found = file.find(spelling)) return found;
+    if (const CheckpointTensor* found = file.find(spelling)) return found;
   }
   return nullptr;
 }
@@ -47,17 +58,6 @@ bool expected_extra(const std::string& name, bool tied) {
   }
   return tied && (name.ends_with("lm_head.weight") || name.ends_with("decoder.weight") || name == "embed_out.weight");
 }
-
-std::string missing_hint(const SafetensorsFile& file, const std::string& name) {
-  std::vector<std::string> names;
-  for (const TensorInfo& t : file.tensors()) names.push_back(t.name);
-  const std::string near = closest(name, names);
-  if (!near.empty()) return fmt::format("the nearest name in the file is \"{}\"", show(near));
-  return fmt::format("the file holds {} tensors{}", names.size(),
-                     names.empty() ? "" : fmt::format(", the first is \"{}\"", show(names.front())));
-}
-
-}  // namespace
 
 Assignment distributions_of(const Graph& graph, const Architecture& a, const Scheme& scheme) { return {graph, a, scheme}; }
 
@@ -82,17 +82,17 @@ void draw_weights(Pass<S>& pass, const Graph& graph, const Assignment& assignmen
 }
 
 template <class S>
-Expected<std::vector<std::string>> load_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const SafetensorsFile& file) {
+Expected<std::vector<std::string>> load_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const CheckpointFiles& file) {
   const std::string_view prefix = tensor_names(a).optional_prefix;
-  std::set<const TensorInfo*> used;
+  std::set<const CheckpointTensor*> used;
   for (std::size_t i = 0; i < graph.params.size(); ++i) {
     const Param& p = graph.params[i];
-    const TensorInfo* tensor = find_tensor(file, p.name, prefix);
+    const CheckpointTensor* tensor = find_tensor(file, p.name, prefix);
     if (tensor == nullptr) {
       return fail(fmt::format("{}: tensor \"{}\" is missing", show(file.path()), show(p.name)), missing_hint(file, p.name));
     }
     if (!std::ranges::equal(tensor->shape, p.shape, [](std::uint64_t x, Index y) { return x == static_cast<std::uint64_t>(y); })) {
-      return fail(fmt::format("{}: byte {}: tensor \"{}\" has shape [{}], {} needs [{}]", show(file.path()), tensor->header_byte,
+      return fail(fmt::format("{}: byte {}: tensor \"{}\" has shape [{}], {} needs [{}]", show(file.path_of(*tensor)), tensor->header_byte,
                               show(tensor->name), fmt::join(tensor->shape, ", "), show(a.name), fmt::join(p.shape, ", ")),
                   "do the weights belong to this config.json?");
     }
@@ -107,10 +107,9 @@ Expected<std::vector<std::string>> load_weights(Pass<S>& pass, const Graph& grap
     used.insert(tensor);
   }
   std::vector<std::string> warnings = file.warnings();
-  for (const TensorInfo& tensor : file.tensors()) {
-    if (used.contains(&tensor) || expected_extra(tensor.name, a.tied)) continue;
-    warnings.push_back(
-        fmt::format("{}: tensor \"{}\" is not part of {} and was not used", show(file.path()), show(tensor.name), show(a.name)));
+  for (const auto& [name, tensor] : file.tensors()) {
+    if (used.contains(&tensor) || expected_extra(name, a.tied)) continue;
+    warnings.push_back(fmt::format("{}: tensor \"{}\" is not part of {} and was not used", show(file.path()), show(name), show(a.name)));
   }
   return warnings;
 }
@@ -119,7 +118,7 @@ template void draw_weights(Pass<float>&, const Graph&, const Architecture&, cons
 template void draw_weights(Pass<double>&, const Graph&, const Architecture&, const Scheme&, std::uint64_t, const Weightless*);
 template void draw_weights(Pass<float>&, const Graph&, const Assignment&, std::uint64_t, const Weightless*);
 template void draw_weights(Pass<double>&, const Graph&, const Assignment&, std::uint64_t, const Weightless*);
-template Expected<std::vector<std::string>> load_weights(Pass<float>&, const Graph&, const Architecture&, const SafetensorsFile&);
-template Expected<std::vector<std::string>> load_weights(Pass<double>&, const Graph&, const Architecture&, const SafetensorsFile&);
+template Expected<std::vector<std::string>> load_weights(Pass<float>&, const Graph&, const Architecture&, const CheckpointFiles&);
+template Expected<std::vector<std::string>> load_weights(Pass<double>&, const Graph&, const Architecture&, const CheckpointFiles&);
 
 }  // namespace stepzero

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "stepzero/io/safetensors.hpp"
+#include "stepzero/io/checkpoint_files.hpp"
 #include "stepzero/schemes/scheme.hpp"
 #include "stepzero/walks/pass.hpp"
 
@@ -22,15 +22,20 @@ void draw_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, cons
 template <class S>
 void draw_weights(Pass<S>& pass, const Graph& graph, const Assignment& laws, std::uint64_t seed, const Weightless* weightless = nullptr);
 
+// The tensor under this name, or under another that files give it. Null: none.
+const CheckpointTensor* find_tensor(const CheckpointFiles& file, const std::string& name, std::string_view optional_prefix);
+
+bool expected_extra(const std::string& name, bool tied);
+
 // Every tensor of the graph must be there, in its shape. Returns warnings about tensors that were not used.
 template <class S>
-Expected<std::vector<std::string>> load_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const SafetensorsFile& file);
+Expected<std::vector<std::string>> load_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const CheckpointFiles& file);
 
 extern template void draw_weights(Pass<float>&, const Graph&, const Architecture&, const Scheme&, std::uint64_t, const Weightless*);
 extern template void draw_weights(Pass<double>&, const Graph&, const Architecture&, const Scheme&, std::uint64_t, const Weightless*);
 extern template void draw_weights(Pass<float>&, const Graph&, const Assignment&, std::uint64_t, const Weightless*);
 extern template void draw_weights(Pass<double>&, const Graph&, const Assignment&, std::uint64_t, const Weightless*);
-extern template Expected<std::vector<std::string>> load_weights(Pass<float>&, const Graph&, const Architecture&, const SafetensorsFile&);
-extern template Expected<std::vector<std::string>> load_weights(Pass<double>&, const Graph&, const Architecture&, const SafetensorsFile&);
+extern template Expected<std::vector<std::string>> load_weights(Pass<float>&, const Graph&, const Architecture&, const CheckpointFiles&);
+extern template Expected<std::vector<std::string>> load_weights(Pass<double>&, const Graph&, const Architecture&, const CheckpointFiles&);
 
 }  // namespace stepzero

@@ -58,7 +58,7 @@ Run<S> run_case(const fs::path& dir) {
                           .positions = run.architecture.positions})
                   .value();
   Pass<S> pass(run.graph, run.batch);
-  const auto file = SafetensorsFile::open((dir / "model.safetensors").string()).value();
+  const auto file = CheckpointFiles::open((dir / "model.safetensors").string()).value();
   const auto warnings = load_weights(pass, run.graph, run.architecture, file);
   EXPECT_TRUE(warnings) << warnings.error().message;
   run.signal = describe(run.graph, run.architecture, run.batch);

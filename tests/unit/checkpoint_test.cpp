@@ -140,7 +140,7 @@ TEST(Checkpoint, AnyNumberOfMakersMakeTheSameFolder) {
   EXPECT_EQ(index["metadata"]["total_size"], 4 * m.graph.parameter_count());
   const auto files = CheckpointFiles::open(scratch.path("three"));
   ASSERT_TRUE(files.has_value()) << files.error().message;
-  EXPECT_EQ(files->tensors.size(), m.graph.params.size());
+  EXPECT_EQ(files->tensors().size(), m.graph.params.size());
 }
 
 TEST(Checkpoint, WholeShardsAreKeptAndForeignOnesRefused) {

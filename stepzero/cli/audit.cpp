@@ -1,0 +1,125 @@
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+
+#include <fmt/format.h>
+
+#include "stepzero/cli/command.hpp"
+#include "stepzero/core/parallel.hpp"
+#include "stepzero/core/text.hpp"
+#include "stepzero/models/model.hpp"
+#include "stepzero/report/audit.hpp"
+
+namespace stepzero::cli {
+
+namespace {
+
+struct AuditFlags {
+  std::string path, config, scheme, baseline, like;
+  std::string fail_on = "warning";
+  std::vector<std::string> set;
+  bool json = false, quiet = false, full = false, moments = false, follow_symlinks = false, lenient = false;
+  int threads = 0;
+};
+
+// What was given, or the config.json beside the weights.
+std::string config_of(const AuditFlags& flags) {
+  namespace fs = std::filesystem;
+  if (!flags.config.empty()) return flags.config;
+  std::error_code ignored;
+  const fs::path folder = fs::is_directory(flags.path, ignored) ? fs::path(flags.path) : fs::path(flags.path).parent_path();
+  const fs::path beside = folder / "config.json";
+  const bool own = fs::is_directory(flags.path, ignored) || fs::path(flags.path).filename() == "model.safetensors";
+  return own && fs::is_regular_file(beside, ignored) ? beside.string() : "";
+}
+
+Expected<std::optional<Architecture>> find_model(const AuditFlags& flags) {
+  const std::string config = config_of(flags);
+  if (config.empty()) return std::nullopt;
+  auto a = load_model(config, flags.like);
+  for (const std::string& assignment : flags.set) {
+    if (!a) break;
+    if (auto done = set_field(*a, assignment); !done) return std::unexpected(done.error());
+  }
+  auto done = a ? resolve(*a) : Expected<void>();
+  if (a && done) return *a;
+  if (!a && flags.config.empty()) return std::nullopt;  // a file beside the weights that is of no use
+  return std::unexpected(a ? done.error() : a.error());
+}
+
+int exit_code_of(const Audit& audit, const std::string& fail_on) {
+  const Severity least = fail_on == "error" ? Severity::error : Severity::warning;
+  return std::ranges::any_of(audit.findings, [&](const Finding& f) { return f.severity >= least; }) ? Exit::findings : Exit::fine;
+}
+
+int run(const AuditFlags& flags) {
+  set_threads(flags.threads);
+  AuditOptions options;
+  options.moments_only = flags.moments;
+  if (!flags.scheme.empty()) {
+    const auto scheme = find_scheme(flags.scheme);
+    if (!scheme) return complain(scheme.error());
+    options.scheme = *scheme;
+  }
+  const OpenOptions how{.follow_symlinks = flags.follow_symlinks, .lenient = flags.lenient};
+  const auto files = CheckpointFiles::open(flags.path, how);
+  if (!files) return complain(files.error());
+  auto model = find_model(flags);
+  if (!model) return complain(model.error());
+  options.model = std::move(*model);
+  std::optional<CheckpointFiles> baseline;
+  if (!flags.baseline.empty()) {
+    auto other = CheckpointFiles::open(flags.baseline, how);
+    if (!other) return complain(other.error());
+    options.baseline = &baseline.emplace(std::move(*other));
+  }
+  Progress progress("reading", flags.quiet);
+  const double start = seconds();
+  std::uint64_t done = 0;
+  std::mutex one;
+  options.progress = [&](std::uint64_t bytes) {
+    const std::lock_guard lock(one);
+    done += bytes;
+    progress.show(static_cast<double>(done) / static_cast<double>(std::max<std::uint64_t>(files->bytes(), 1)),
+                  fmt::format("{:.1f} GB/s", static_cast<double>(done) * 1e-9 / (seconds() - start)));
+  };
+  const auto result = audit(*files, options);
+  if (!result) return complain(result.error());
+  for (const std::string& warning : result->warnings) {
+    if (!flags.quiet) fmt::print(stderr, "stepzero: warning: {}\n", warning);
+  }
+  const std::string text = flags.json ? audit_json(*result) + "\n" : audit_text(*result, flags.full);
+  if (const int code = print(text); code != Exit::fine) return code;
+  return exit_code_of(*result, flags.fail_on);
+}
+
+}  // namespace
+
+void declare_audit(CLI::App& app, int& exit_code) {
+  auto* verb = app.add_subcommand("audit", "what is wrong with these weights");
+  auto flags = std::make_shared<AuditFlags>();
+  verb->add_option("PATH", flags->path, "a .safetensors or .gguf file, or a directory of a checkpoint")->required();
+  verb->add_option("--config", flags->config, "the MODEL they belong to [the config.json beside them; else names and shapes must do]");
+  verb->add_option("--like", flags->like, "read the config.json as one of this family");
+  verb->add_option("--set", flags->set, "override a field of the model: key=value, repeatable")->allow_extra_args(false);
+  verb->add_option("--scheme", flags->scheme, "hold them against this scheme [the one they follow, or come nearest to]");
+  verb->add_option("--baseline", flags->baseline, "another checkpoint, to compare every tensor with");
+  verb->add_option("--fail-on", flags->fail_on, "exit with 1 from this severity on: warning, error")
+      ->check(CLI::IsMember({"warning", "error"}))
+      ->capture_default_str();
+  verb->add_option("--threads", flags->threads, "threads to use [all cores]")->check(CLI::Range(1, 256));
+  verb->add_flag("--moments", flags->moments, "moments of every tensor and nothing else, as fast as memory is read");
+  verb->add_flag("--full", flags->full, "a row a tensor, not a row a kind");
+  verb->add_flag("--follow-symlinks", flags->follow_symlinks, "read shards that are links to elsewhere");
+  verb->add_flag("--lenient", flags->lenient, "accept white space before a safetensors header");
+  verb->add_flag("--json", flags->json, "the result as JSON (stepzero.audit/1)");
+  verb->add_flag("--quiet", flags->quiet, "no progress, no warnings");
+  verb->footer(
+      "Pickles (.pt, .bin) are never read.\n\nExamples:\n  stepzero audit model.safetensors\n  stepzero audit checkpoint/ --scheme "
+      "llama-depth --fail-on error\n"
+      "  stepzero audit step1000.safetensors --baseline step0.safetensors\n");
+  verb->callback([flags, &exit_code] { exit_code = run(*flags); });
+}
+
+}  // namespace stepzero::cli

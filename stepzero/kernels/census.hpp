@@ -1,0 +1,35 @@
+#pragma once
+// One reading of a tensor's numbers: patterns counted, powers summed, and a step of W'W on the way.
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+namespace stepzero::kernels {
+
+inline constexpr std::size_t kPatterns = 65536;
+
+// Adds to counts, two tables of kPatterns side by side: neighbours that are equal do not wait for each other.
+void count_patterns(const std::uint16_t* x, std::size_t n, std::uint32_t* counts);
+void count_upper_halves(const float* x, std::size_t n, std::uint32_t* counts);  // of the 32 bits: sign, exponent, 7 bits
+
+struct PowerSums {
+  double sums[4] = {};  // of (x - pivot)^k, k = 1 .. 4
+  double pivot = 0;     // a float
+  double min = std::numeric_limits<double>::infinity();
+  double max = -std::numeric_limits<double>::infinity();
+  std::uint64_t count = 0;  // finite ones; the others take no part in the sums
+  std::uint64_t zeros = 0, subnormals = 0, nans = 0, infs = 0;
+
+  void merge(const PowerSums& other);  // of the same pivot
+};
+
+enum class Stored : std::uint8_t { f32, bf16, f16 };
+
+// `x` holds n numbers as stored, aligned for their type. Sums of floats are right to 1e-12, those of 16-bit numbers to 1e-7
+// of the powers' own size: who wants them exact counts patterns.
+PowerSums power_sums(Stored stored, const void* x, std::size_t n, double pivot);
+
+// y = sum_c w_c v_c, then z_c += y w_c; returns y. Equal rows give equal y; equal columns give equal z.
+float gram_step(Stored stored, const void* w, std::size_t n, const float* v, float* z);
+
+}  // namespace stepzero::kernels

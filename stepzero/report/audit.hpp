@@ -1,0 +1,15 @@
+#pragma once
+// An audit for people and for programs.
+#include <string>
+
+#include "stepzero/walks/audit.hpp"
+
+namespace stepzero {
+
+// One screen: what it is, what is wrong, a row a kind of tensor. `full`: a row a tensor.
+std::string audit_text(const Audit& audit, bool full);
+
+// The contract stepzero.audit/1 (docs/json.md).
+std::string audit_json(const Audit& audit);
+
+}  // namespace stepzero
