@@ -97,7 +97,7 @@ Claim gradient_bound() {
           "fall with the number of layers, since the embedding and the head have theirs at any depth. What a scheme can do is to keep the "
           "blocks from adding to it.",
       .settings = {draws(40),
-                   size("runs", 8, 100, "trainings from different draws"),
+                   size("runs", 12, 100, "trainings from different draws"),
                    {"power", 0.5, "|grad L| <= C d^width_power N^-power", -4, 4},
                    {"width_power", 0.5, "likewise", -4, 4}},
       .run = run};

@@ -58,8 +58,8 @@ Claim residual_alpha() {
           "residual-depth near that depth. In shallower models it is smaller than need be, which costs a few steps at the start of "
           "training and nothing later.",
       .settings = {draws(80),
-                   size("runs", 6, 100, "trainings from different draws"),
-                   size("steps", 70, 10000, "of each training"),
+                   size("runs", 10, 100, "trainings from different draws"),
+                   size("steps", 60, 10000, "of each training"),
                    size("shallow", 12, 400, "layers, few"),
                    size("deep", 100, 400, "layers, many"),
                    {"alpha", 0.1, "the scale", -10, 10}},

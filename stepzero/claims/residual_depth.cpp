@@ -61,7 +61,7 @@ Claim residual_depth() {
           .tested =
               "With branches times 1/sqrt(N) the growth of the stream's variance does not depend on the depth N (pre-norm transformers of "
               "4 to 16 layers), and 12 post-norm layers, which do not train under plain Xavier, train: "
-              "70 steps of AdamW on a task that needs attention.",
+              "60 steps of AdamW on a task that needs attention.",
           .recorded = Verdict::holds,
           .condition = "",
           .correction =
@@ -73,8 +73,8 @@ Claim residual_depth() {
               "layers, and the loss stays at ln V. DeepNet reaches the same by a larger skip and smaller matrices. The factor counts "
               "branches: GPT-2 uses 1/sqrt(2N) for its 2N of them.",
           .settings = {draws(80),
-                       size("runs", 6, 100, "trainings from different draws"),
-                       size("steps", 70, 10000, "of each training"),
+                       size("runs", 10, 100, "trainings from different draws"),
+                       size("steps", 60, 10000, "of each training"),
                        {"power", 0.5, "branches are scaled by N^-power", -1, 2}},
           .run = run};
 }
