@@ -4,7 +4,8 @@
 #include <cmath>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
+
+#include "stepzero/report/json_parts.hpp"
 
 namespace stepzero::claims {
 
@@ -65,14 +66,16 @@ std::string rows_text(const Evidence& e) {
   return out;
 }
 
-using Json = nlohmann::ordered_json;
-
-Json finite(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
-
 Json json(const Row& r) {
-  return {{"kind", to_string(r.kind)}, {"what", r.what},         {"predicted", finite(r.predicted)},
-          {"low", finite(r.low)},      {"high", finite(r.high)}, {"measured", finite(r.measured)},
-          {"stderr", finite(r.error)}, {"draws", r.draws},       {"outcome", to_string(r.outcome())}};
+  return {{"kind", to_string(r.kind)},
+          {"what", r.what},
+          {"predicted", json_number(r.predicted)},
+          {"low", json_number(r.low)},
+          {"high", json_number(r.high)},
+          {"measured", json_number(r.measured)},
+          {"stderr", json_number(r.error)},
+          {"draws", r.draws},
+          {"outcome", to_string(r.outcome())}};
 }
 
 }  // namespace
@@ -126,12 +129,12 @@ std::string to_json(const std::vector<Result>& results) {
                              {"correction", r.claim->correction},
                              {"why", r.claim->why},
                              {"what", h.what},
-                             {"predicted", finite(h.predicted)},
-                             {"measured", finite(h.measured)},
-                             {"stderr", finite(h.error)},
+                             {"predicted", json_number(h.predicted)},
+                             {"measured", json_number(h.measured)},
+                             {"stderr", json_number(h.error)},
                              {"rows", rows}});
   }
-  return out.dump(1, ' ', false, Json::error_handler_t::replace);
+  return dump(out);
 }
 
 std::string figure_name(const Claim& claim) { return fmt::format("figures/claims-{}.svg", claim.id); }

@@ -6,6 +6,7 @@
 
 #include "stepzero/cli/command.hpp"
 #include "stepzero/core/text.hpp"
+#include "stepzero/graph/role_names.hpp"
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/model.hpp"
 #include "stepzero/report/terminal.hpp"
@@ -32,41 +33,6 @@ int list_schemes() {
   std::string out;
   for (const Scheme& scheme : schemes()) out += fmt::format("{:<20} {}\n{:<20} ({})\n", scheme.name, scheme.summary, "", scheme.source);
   return print(out + "\nstepzero schemes NAME [MODEL] shows what a scheme makes of a model.\n");
-}
-
-const char* kind_of(Role role) {
-  switch (role) {
-    case Role::token_embedding:
-      return "token embedding";
-    case Role::position_embedding:
-      return "position embedding";
-    case Role::query:
-      return "query";
-    case Role::key:
-      return "key";
-    case Role::value:
-      return "value";
-    case Role::query_key_value:
-      return "query, key, value";
-    case Role::attention_out:
-      return "attention output";
-    case Role::ffn_in:
-      return "feed-forward, in (up)";
-    case Role::ffn_gate:
-      return "feed-forward, gate";
-    case Role::ffn_out:
-      return "feed-forward, out (down)";
-    case Role::head:
-      return "head";
-    case Role::gain:
-      return "gain of a norm";
-    case Role::bias:
-      return "bias";
-    case Role::branch_gain:
-      return "gain of a branch";
-    default:
-      return "other";
-  }
 }
 
 std::string law_of(const Distribution& d) {
@@ -104,8 +70,8 @@ int explain_scheme(const std::string& name, const std::string& model, const std:
   for (std::size_t i = 0; i < graph.params.size(); ++i) {
     for (const Assignment::Block& b : assignment.blocks(i)) {
       const std::string shape = b.rows == 1 ? fmt::format("{}", b.cols) : fmt::format("{} x {}", b.rows, b.cols);
-      auto row = std::ranges::find_if(rows, [&](const KindRow& r) { return r.kind == kind_of(b.role) && r.shape == shape; });
-      if (row == rows.end()) row = rows.insert(rows.end(), {kind_of(b.role), shape, {}});
+      auto row = std::ranges::find_if(rows, [&](const KindRow& r) { return r.kind == words(b.role) && r.shape == shape; });
+      if (row == rows.end()) row = rows.insert(rows.end(), {words(b.role), shape, {}});
       row->laws.push_back(b.distribution);
     }
   }

@@ -4,29 +4,28 @@
 #include <cstdlib>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "stepzero/graph/role_names.hpp"
 #include "stepzero/report/depth.hpp"
 #include "stepzero/report/diagnosis.hpp"
+#include "stepzero/report/json_parts.hpp"
 
 namespace stepzero {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr std::string_view slot = "\"STEPZERO_DATA\"";
 
 // Five digits are more than a screen shows, and a third of the bytes.
-Json number(double x) { return std::isfinite(x) ? Json(std::strtod(fmt::format("{:.5g}", x).c_str(), nullptr)) : Json(nullptr); }
-Json number(const std::optional<double>& x) { return x ? number(*x) : Json(nullptr); }
+Json rounded(double x) { return std::isfinite(x) ? Json(std::strtod(fmt::format("{:.5g}", x).c_str(), nullptr)) : Json(nullptr); }
+Json rounded(const std::optional<double>& x) { return x ? rounded(*x) : Json(nullptr); }
 
 Json value(const Value& v) {
   Json out = Json::object();
-  if (v.predicted) out["p"] = number(v.predicted);
-  if (v.spread) out["s"] = number(v.spread);
-  if (v.measured) out["m"] = number(v.measured);
-  if (v.standard_error) out["e"] = number(v.standard_error);
+  if (v.predicted) out["p"] = rounded(v.predicted);
+  if (v.spread) out["s"] = rounded(v.spread);
+  if (v.measured) out["m"] = rounded(v.measured);
+  if (v.standard_error) out["e"] = rounded(v.standard_error);
   return out;
 }
 
@@ -39,7 +38,7 @@ Json quantity(const Items& items, const Get& get) {
     for (const auto& item : items) {
       const std::optional<double>& x = get(item).*part;
       any = any || x.has_value();
-      list.push_back(number(x));
+      list.push_back(rounded(x));
     }
     return any ? list : Json();
   };
@@ -59,81 +58,29 @@ Json texts(const Items& items, const Get& get) {
   return list;
 }
 
-const char* role_name(Role role) {
-  switch (role) {
-    case Role::token_embedding:
-      return "embedding";
-    case Role::position_embedding:
-      return "positions";
-    case Role::query:
-      return "query";
-    case Role::key:
-      return "key";
-    case Role::value:
-      return "value";
-    case Role::query_key_value:
-      return "query, key, value";
-    case Role::attention_out:
-      return "attention out";
-    case Role::ffn_in:
-      return "ffn in (up)";
-    case Role::ffn_gate:
-      return "ffn gate";
-    case Role::ffn_out:
-      return "ffn out (down)";
-    case Role::head:
-      return "head";
-    case Role::gain:
-    case Role::branch_gain:
-      return "gains";
-    case Role::bias:
-      return "biases";
-    default:
-      return "other";
-  }
-}
-
 Json findings(const Signal& s) {
   Json list = Json::array();
   for (const Finding& f : s.findings) {
     const auto known = std::ranges::find(diagnoses(), f.id, &Diagnosis::id);
-    list.push_back({{"id", f.id},
-                    {"severity", to_string(f.severity)},
-                    {"meaning", known == diagnoses().end() ? "" : known->meaning},
-                    {"where", f.where},
-                    {"evidence", f.evidence},
-                    {"remedy", f.remedy}});
+    Json finding = json(f);
+    finding["meaning"] = known == diagnoses().end() ? "" : known->meaning;
+    list.push_back(std::move(finding));
   }
   return list;
 }
 
 Json model(const Signal& s) {
-  const Architecture& a = s.architecture;
-  return {{"name", a.name},
-          {"family", a.family},
-          {"parameters", s.parameter_count},
-          {"layers", a.layers},
-          {"width", a.width},
-          {"heads", a.heads},
-          {"kv_heads", a.kv_heads},
-          {"head_dim", a.head_dim},
-          {"ffn", a.ffn},
-          {"vocab", a.vocab},
-          {"norm", to_string(a.norm)},
-          {"norm_placement", to_string(a.norm_placement)},
-          {"activation", to_string(a.activation)},
-          {"gated", a.gated},
-          {"tied", a.tied},
-          {"parallel", a.parallel_block},
-          {"changes", a.changes}};
+  Json out = json(s.architecture, s.parameter_count);
+  out["parallel"] = s.architecture.parallel_block;
+  return out;
 }
 
 // What the charts over the depth need; `whole` with everything that can be known about a point.
 Json depth(const Signal& s, const Stack& stack) {
   Json added = Json::array(), uniform = Json::array();
   for (std::size_t l = 0; l < stack.depth(); ++l) {
-    added.push_back(number(added_share(s, stack, l)));
-    uniform.push_back(number(uniform_entropy(s, l)));
+    added.push_back(rounded(added_share(s, stack, l)));
+    uniform.push_back(rounded(uniform_entropy(s, l)));
   }
   static const Value none;
   const auto entropy = [](const Layer& l) -> const Value& { return l.attention == nullptr ? none : l.attention->entropy; };
@@ -184,7 +131,7 @@ Json parameter_table(const Signal& s) {
   using P = const ParameterSignal&;
   return {{"name", texts(p, [](P x) { return x.name; })},
           {"shape", texts(p, [](P x) { return x.shape; })},
-          {"role", texts(p, [](P x) { return role_name(x.role); })},
+          {"role", texts(p, [](P x) { return words(x.role); })},
           {"layer", texts(p, [](P x) { return x.layer; })},
           {"std", quantity(p, [](P x) -> const Value& { return x.std; })},
           {"gradient", quantity(p, [](P x) -> const Value& { return x.gradient_norm; })}};
@@ -222,7 +169,7 @@ std::string page_data(const Page& page) {
   data["seed"] = s.seed;
   data["seeds"] = s.seeds;
   data["weightless"] = s.weightless;
-  data["uniform_loss"] = number(std::log(static_cast<double>(s.architecture.vocab)));
+  data["uniform_loss"] = rounded(std::log(static_cast<double>(s.architecture.vocab)));
   data["verdict"] = verdict(s.findings);
   data["findings"] = findings(s);
   data["depths"] = depths(s);

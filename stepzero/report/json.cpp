@@ -2,25 +2,14 @@
 
 #include <cmath>
 
-#include <nlohmann/json.hpp>
+#include "stepzero/report/json_parts.hpp"
 
 namespace stepzero {
 
-namespace {
+Json json_number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
 
-using Json = nlohmann::ordered_json;
-
-Json number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
-
-Json json(const Value& value) {
-  Json out = Json::object();
-  if (value.predicted) out["predicted"] = number(*value.predicted);
-  if (value.spread) out["spread"] = number(*value.spread);
-  if (value.measured) {
-    out["measured"] = number(*value.measured);
-    out["stderr"] = value.standard_error ? number(*value.standard_error) : Json(nullptr);
-  }
-  return out;
+Json json(const Finding& f) {
+  return {{"id", f.id}, {"severity", to_string(f.severity)}, {"where", f.where}, {"evidence", f.evidence}, {"remedy", f.remedy}};
 }
 
 Json json(const Architecture& a, Index parameters) {
@@ -42,6 +31,21 @@ Json json(const Architecture& a, Index parameters) {
           {"tied", a.tied},
           {"init_std", a.init_std},
           {"changes", a.changes}};
+}
+
+std::string dump(const Json& json) { return json.dump(1, ' ', true, Json::error_handler_t::replace); }
+
+namespace {
+
+Json json(const Value& value) {
+  Json out = Json::object();
+  if (value.predicted) out["predicted"] = json_number(*value.predicted);
+  if (value.spread) out["spread"] = json_number(*value.spread);
+  if (value.measured) {
+    out["measured"] = json_number(*value.measured);
+    out["stderr"] = value.standard_error ? json_number(*value.standard_error) : Json(nullptr);
+  }
+  return out;
 }
 
 Json json(const NodeSignal& n) {
@@ -69,10 +73,6 @@ Json json(const ParameterSignal& p) {
 
 Json json(const JacobianSignal& j) { return {{"from", j.from}, {"to", j.to}, {"square", json(j.square)}}; }
 
-Json json(const Finding& f) {
-  return {{"id", f.id}, {"severity", to_string(f.severity)}, {"where", f.where}, {"evidence", f.evidence}, {"remedy", f.remedy}};
-}
-
 template <class List>
 Json json_list(const List& list) {
   Json out = Json::array();
@@ -98,8 +98,7 @@ std::string to_json(const Signal& s) {
               {"attention", json_list(s.attention)},
               {"parameters", json_list(s.parameters)}};
   if (!s.jacobians.empty()) out["jacobians"] = json_list(s.jacobians);
-  // ASCII only: a name may hold marks that reorder or hide what a terminal shows
-  return out.dump(1, ' ', true, Json::error_handler_t::replace);
+  return dump(out);
 }
 
 }  // namespace stepzero

@@ -7,20 +7,13 @@
 namespace stepzero::testing {
 namespace {
 
-struct Ran {
-  int code;
-  std::string out, err;
-};
-
-Ran run(const std::vector<std::string>& args) {
+Result run(const std::vector<std::string>& args) {
   const Scratch scratch;
-  Program program(args, scratch);
-  const int code = program.wait(120);
-  return {code, program.out(), program.err()};
+  return run(args, scratch, 120);
 }
 
 TEST(ClaimsVerb, PrintsTheContractsJson) {
-  const Ran r = run({"claims", "pe-norm", "--json"});
+  const Result r = run({"claims", "pe-norm", "--json"});
   EXPECT_EQ(r.code, 0) << r.err;
   const auto json = nlohmann::json::parse(r.out);
   EXPECT_EQ(json["schema"], "stepzero.claims/1");
@@ -33,22 +26,22 @@ TEST(ClaimsVerb, PrintsTheContractsJson) {
 }
 
 TEST(ClaimsVerb, ShowsOneClaimWithItsReasonsAndAPlot) {
-  const Ran r = run({"claims", "relu-half"});
+  const Result r = run({"claims", "relu-half"});
   EXPECT_EQ(r.code, 0) << r.err;
   for (const char* part : {"relu-half: holds if", "Tested", "Holds if", "Why", "counter-case", "settings", "+-----"})
     EXPECT_NE(r.out.find(part), std::string::npos) << part << "\n" << r.out;
 }
 
 TEST(ClaimsVerb, ExitsWithOneWhenAVerdictIsNotTheRecordedOne) {
-  const Ran r = run({"claims", "relu-half", "--set", "factor=0.3"});
+  const Result r = run({"claims", "relu-half", "--set", "factor=0.3"});
   EXPECT_EQ(r.code, 1);
   EXPECT_NE(r.out.find("relu-half: fails"), std::string::npos);
   EXPECT_NE(r.out.find("The recorded verdict is another: holds if."), std::string::npos);
 }
 
 TEST(ClaimsVerb, AnotherSeedIsAnotherDrawWithTheSameVerdict) {
-  const Ran one = run({"claims", "relu-half", "--seed", "1"}), two = run({"claims", "relu-half", "--seed", "2"}),
-            again = run({"claims", "relu-half", "--seed", "2", "--threads", "1"});
+  const Result one = run({"claims", "relu-half", "--seed", "1"}), two = run({"claims", "relu-half", "--seed", "2"}),
+               again = run({"claims", "relu-half", "--seed", "2", "--threads", "1"});
   EXPECT_EQ(one.code, 0);
   EXPECT_EQ(two.code, 0);
   EXPECT_NE(one.out, two.out);
@@ -78,7 +71,7 @@ TEST(ClaimsVerb, SaysWhatIsWrong) {
       {{"claims", "pe-norm", "--markdown", "/dev/null/x"}, "/dev/null/x"},
   };
   for (const auto& [args, message] : cases) {
-    const Ran r = run(args);
+    const Result r = run(args);
     EXPECT_EQ(r.code, 2) << args[1];
     EXPECT_NE(r.err.find(message), std::string::npos) << r.err;
     EXPECT_TRUE(r.out.empty()) << r.out;

@@ -34,15 +34,10 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::Program;
+using testing::Result;
 using testing::Scratch;
 using Args = std::vector<std::string>;
 using Clock = std::chrono::steady_clock;
-
-struct Result {
-  int code = -1;    // exit code, or 1000 + signal, or -1 when it had to be ended
-  std::string out;  // stdout
-  std::string err;  // stderr
-};
 
 const Args kTiny = {"--set", "layers=2", "--set", "width=32", "--set", "heads=4", "--set", "vocab=97", "--set", "positions=16"};
 
@@ -65,14 +60,7 @@ bool safe_for_a_terminal(const std::string& text) {
 
 class Cli : public ::testing::Test {
  protected:
-  Result run(const Args& args, const std::string& out = {}) {
-    Result r;
-    Program program(args, scratch_, {out});
-    r.code = program.wait(30);
-    r.out = out.empty() ? program.out() : "";
-    r.err = program.err();
-    return r;
-  }
+  Result run(const Args& args, const std::string& out = {}) { return testing::run(args, scratch_, 30, {out}); }
 
   // Refused: exit 2, nothing on stdout, a message that holds all of `words` and is safe to look at.
   void expect_refused(const Args& args, const std::vector<std::string>& words) {

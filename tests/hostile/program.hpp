@@ -76,4 +76,16 @@ class Program {
   pid_t pid_ = -1;
 };
 
+struct Result {
+  int code = -1;    // exit code, or 1000 + signal, or -1 when it had to be ended
+  std::string out;  // stdout, unless it went elsewhere
+  std::string err;  // stderr
+};
+
+inline Result run(const std::vector<std::string>& args, const Scratch& scratch, double seconds = 60, const Output& output = {}) {
+  Program program(args, scratch, output);
+  const int code = program.wait(seconds);
+  return {code, output.path.empty() ? program.out() : "", program.err()};
+}
+
 }  // namespace stepzero::testing

@@ -16,22 +16,13 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::Program;
+using testing::Result;
 using testing::Scratch;
 using Args = std::vector<std::string>;
 
-struct Result {
-  int code;
-  std::string out, err;
-};
-
 class Views : public ::testing::Test {
  protected:
-  Result run(const Args& args) {
-    Program program(args, scratch_);
-    const int code = program.wait(60);
-    return {code, program.out(), program.err()};
-  }
+  Result run(const Args& args) { return testing::run(args, scratch_); }
 
   static Args tiny(const char* verb, const Args& more = {}) {
     Args args = {verb, "gpt2", "--set", "layers=2", "--set", "width=32", "--set", "heads=4", "--set", "vocab=97", "--seq-len", "12"};
