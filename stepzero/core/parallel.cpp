@@ -19,6 +19,9 @@ int threads() { return omp_get_max_threads(); }
 
 bool in_parallel() { return inside; }
 
+Alone::Alone() : threads_(threads()) { omp_set_num_threads(1); }
+Alone::~Alone() { omp_set_num_threads(threads_); }
+
 #ifndef STEPZERO_STD_THREADS
 
 void parallel_for(Index count, const std::function<void(Index)>& body) {

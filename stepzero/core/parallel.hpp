@@ -15,6 +15,18 @@ bool in_parallel();  // called from inside a parallel_for
 // Inside another parallel_for it runs in the calling thread.
 void parallel_for(Index count, const std::function<void(Index)>& body);
 
+// While it lives, neither this thread nor the libraries it calls start others: for work too small to share.
+class Alone {
+ public:
+  Alone();
+  ~Alone();
+  Alone(const Alone&) = delete;
+  Alone& operator=(const Alone&) = delete;
+
+ private:
+  int threads_;
+};
+
 // Cuts [0, n) into pieces of `grain` (the last may be shorter): body(begin, end).
 void parallel_ranges(Index n, Index grain, const std::function<void(Index, Index)>& body);
 

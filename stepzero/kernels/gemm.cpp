@@ -28,7 +28,7 @@ std::vector<GemmRecord>* log_of_products = nullptr;
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // oneDNN splits the inner dimension of some small products over the threads, and the bits then depend on how many there are.
-bool small(View<float> c, Index inner) { return !in_parallel() && (c.rows < 8 || c.size() * inner < (Index{1} << 20)); }
+bool small(View<float> c, Index inner) { return c.rows < 8 || c.size() * inner < (Index{1} << 20); }
 
 CBLAS_TRANSPOSE cblas_trans(Trans t) { return t == Trans::no ? CblasNoTrans : CblasTrans; }
 char dnnl_trans(Trans t) { return t == Trans::no ? 'N' : 'T'; }
@@ -40,15 +40,13 @@ void multiply(Trans ta, Trans tb, float alpha, View<const float> a, View<const f
   STEPZERO_CHECK(status == dnnl_success);
 }
 
-// Columns in pieces of fixed size, each in one thread: at least two pieces of work, so that it is a parallel region
-// and oneDNN does not start threads of its own.
+// Columns in pieces of fixed size, each in one thread.
 void multiply_in_pieces(Trans ta, Trans tb, float alpha, View<const float> a, View<const float> b, float beta, View<float> c) {
   constexpr Index piece = 512;
-  parallel_for(std::max<Index>(2, (c.cols + piece - 1) / piece), [&](Index i) {
-    const Index c0 = i * piece;
-    if (c0 >= c.cols) return;
-    const Index n = std::min(piece, c.cols - c0);
-    multiply(ta, tb, alpha, a, tb == Trans::no ? b.columns(c0, n) : b.slice(c0, n), beta, c.columns(c0, n));
+  parallel_ranges(c.cols, piece, [&](Index begin, Index end) {
+    const Alone alone;
+    const Index n = end - begin;
+    multiply(ta, tb, alpha, a, tb == Trans::no ? b.columns(begin, n) : b.slice(begin, n), beta, c.columns(begin, n));
   });
 }
 

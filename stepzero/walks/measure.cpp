@@ -2,10 +2,13 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <mutex>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "stepzero/core/parallel.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/kernels/statistics.hpp"
 
@@ -151,10 +154,22 @@ Expected<void> check_memory(const Graph& graph, const Architecture& a, const Bat
                   : "--weightless samples the pass without making the weights; or shorten --seq-len or --batch, or --set layers=...");
 }
 
+// One draw under way.
+struct Draw {
+  Weightless stand_ins;
+  std::optional<Pass<float>> pass;
+};
+
+// Draws side by side while they leave half of the memory free: then no thread waits for another. Else one after the other,
+// with all threads inside.
+Index draws_at_once(int seeds, double bytes) {
+  const double fit = 0.5 * static_cast<double>(available_memory()) / bytes;
+  return fit < 2 ? 1 : std::min({static_cast<Index>(seeds), static_cast<Index>(threads()), static_cast<Index>(std::min(fit, 1e6))});
+}
+
 }  // namespace
 
 Expected<Signal> measure(const Graph& graph, const Architecture& a, const Batch& batch, const MeasureOptions& options) {
-  Weightless stand_ins;
   const auto distributions = options.scheme != nullptr ? distributions_of(graph, a, *options.scheme) : Assignment();
   for (std::size_t i = 0; options.weightless && i < graph.params.size(); ++i) {
     if (!distributions.structured(i)) continue;
@@ -162,48 +177,74 @@ Expected<Signal> measure(const Graph& graph, const Architecture& a, const Batch&
                             options.scheme->name, show(graph.params[i].name)),
                 "measure without --weightless");
   }
-  if (options.weightless) stand_ins = make_weightless(graph, batch, distributions, options.seed);
-  const Weightless* const weightless = options.weightless ? &stand_ins : nullptr;
-  const PassOptions pass_options{.checkpoint = options.weightless, .weightless = weightless};
-  if (auto done = check_memory(graph, a, batch, pass_options); !done) return std::unexpected(done.error());
-  Pass<float> pass(graph, batch, pass_options);
   const bool given = !options.weights.empty();
+  const int seeds = given ? 1 : options.seeds;
+  std::vector<std::unique_ptr<Draw>> draws;  // side by side
+  draws.push_back(std::make_unique<Draw>());
+  PassOptions pass_options{.checkpoint = options.weightless};
+  if (options.weightless) {
+    draws[0]->stand_ins = make_weightless(graph, batch, distributions, options.seed);
+    pass_options.weightless = &draws[0]->stand_ins;
+  }
+  if (auto done = check_memory(graph, a, batch, pass_options); !done) return std::unexpected(done.error());
+  while (std::ssize(draws) < draws_at_once(seeds, Pass<float>::memory_needed(graph, batch, pass_options))) {
+    draws.push_back(std::make_unique<Draw>());
+    draws.back()->stand_ins = draws[0]->stand_ins;
+  }
+  for (const auto& draw : draws) {
+    if (options.weightless) pass_options.weightless = &draw->stand_ins;
+    draw->pass.emplace(graph, batch, pass_options);
+  }
   if (given) {
     auto file = CheckpointFiles::open(options.weights);
     if (!file) return std::unexpected(file.error());
-    auto warnings = load_weights(pass, graph, a, *file);
+    auto warnings = load_weights(*draws[0]->pass, graph, a, *file);
     if (!warnings) return std::unexpected(warnings.error());
     for (const std::string& warning : *warnings) {
       if (options.warn) options.warn(warning);
     }
   }
-  Ensemble ensemble;
-  const int seeds = given ? 1 : options.seeds;
   const std::size_t steps = 2 * graph.nodes.size() * static_cast<std::size_t>(seeds);
   std::size_t ticks = 0;
-  for (int s = 0; s < seeds; ++s) {
+  std::mutex mutex;
+  const auto run = [&](Draw& draw, int s) {
     Signal signal = describe(graph, a, batch);
     signal.scheme = given ? "weights" : std::string(options.scheme->name);
     signal.seed = options.seed;
     signal.weightless = options.weightless;
     const std::uint64_t seed = options.seed + static_cast<std::uint64_t>(s);
-    if (weightless != nullptr) stand_ins = make_weightless(graph, batch, distributions, seed);
-    if (!given) draw_weights(pass, graph, a, *options.scheme, seed, weightless);
+    const Weightless* const weightless = options.weightless ? &draw.stand_ins : nullptr;
+    if (weightless != nullptr) draw.stand_ins = make_weightless(graph, batch, distributions, seed);
+    if (!given) draw_weights(*draw.pass, graph, a, *options.scheme, seed, weightless);
     for (std::size_t i = 0; weightless != nullptr && i < signal.nodes.size(); ++i) signal.nodes[i].grade = weightless->grade(graph, i);
     for (std::size_t i = 0; i < graph.params.size(); ++i) {
       if (weightless != nullptr && !weightless->params[i].made) {
         signal.parameters[i].std.measured = distributions.std(i);
         continue;
       }
-      const Moments m = moments(View<const float>(pass.weight(static_cast<int>(i))));
+      const Moments m = moments(View<const float>(draw.pass->weight(static_cast<int>(i))));
       signal.parameters[i].std.measured = unless_broken(m, m.std());
     }
-    measure_pass(pass, graph, batch, signal, [&] {
-      ++ticks;
-      if (options.progress) options.progress(static_cast<double>(ticks) / static_cast<double>(steps), s);
+    measure_pass(*draw.pass, graph, batch, signal, [&] {
+      if (!options.progress) return;
+      const std::scoped_lock lock(mutex);
+      options.progress(static_cast<double>(++ticks) / static_cast<double>(steps), s);
     });
-    ensemble.add(signal);
-    if (options.enough && options.enough(ensemble)) break;
+    return signal;
+  };
+  Ensemble ensemble;
+  for (int done = 0; done < seeds;) {
+    const int count = std::min(seeds - done, static_cast<int>(draws.size()));
+    std::vector<Signal> signals(static_cast<std::size_t>(count));
+    parallel_for(count, [&](Index i) {
+      const auto k = static_cast<std::size_t>(i);
+      signals[k] = run(*draws[k], done + static_cast<int>(i));
+    });
+    for (const Signal& signal : signals) {
+      ensemble.add(signal);
+      if (options.enough && options.enough(ensemble)) return ensemble.result();
+    }
+    done += count;
   }
   return ensemble.result();
 }
