@@ -57,7 +57,9 @@ TEST_P(Claims, ComesOutAsRecordedAndAsTheDocsSay) {
   const std::string docs = without_numbers(read("docs/claims.md"));
   EXPECT_NE(docs.find(without_numbers(markdown_section(result))), std::string::npos) << "docs/claims.md is stale: run ./dev docs\n"
                                                                                      << markdown_section(result);
-  EXPECT_TRUE(result.evidence.plot.curves.empty() || read("docs/" + figure_name(claim)).ends_with("</svg>\n"));
+  for (std::size_t i = 0; i < result.evidence.plots().size(); ++i) EXPECT_TRUE(read("docs/" + figure_name(claim, i)).ends_with("</svg>\n"));
+  std::istringstream lines(page(result, 80));
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80) << line;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Claims, ::testing::ValuesIn(ids()), [](const auto& p) { return test_name(p.param); });
