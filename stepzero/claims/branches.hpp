@@ -22,9 +22,7 @@ struct Branches {
   [[nodiscard]] double backward() const;  // (3), (2)
 };
 
-struct Flow {
-  Running forward, backward;  // E[x^2] at the end, where it was 1 at the start; E[d^2] at the start, where it was 1 at the end
-};
-Flow measure_flow(const Settings& settings, int draws, const Branches& b);
+Running measure_forward(const Settings& settings, int draws, const Branches& b);   // E[x^2] at the end, where it was 1 at the start
+Running measure_backward(const Settings& settings, int draws, const Branches& b);  // E[d^2] at the start, where it was 1 at the end
 
 }  // namespace stepzero::claims

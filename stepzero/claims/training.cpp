@@ -73,7 +73,7 @@ Curve loss_curve(std::string name, const Course& course) {
 }
 
 Course train_deep(const Settings& settings, const std::string& scheme, const std::vector<std::string>& set) {
-  Description d{.scheme = scheme, .set = {"width=32", "heads=2", "position=sinusoidal", fmt::format("layers={}", kDeepLayers)}};
+  Description d{.scheme = scheme, .set = {"width=32", "heads=1", "position=sinusoidal", fmt::format("layers={}", kDeepLayers)}};
   d.set.insert(d.set.end(), set.begin(), set.end());
   const Task task{.vocab = 8, .length = 8, .sequences = 6};
   const TrainOptions options{.steps = static_cast<int>(settings.size("steps")), .rate = 3e-3, .clip = 1, .warmup = 5};
