@@ -20,7 +20,7 @@ std::vector<Signal> signals(const Settings& s, const char* placement, double gai
                   .tokens = 16});
   m.set(Role::gain, Distribution::constant(gain));
   if (predicted_loss != nullptr) *predicted_loss = *predicted(m).loss.predicted;
-  return measured(m, s, std::max(2, s.draws() / 4));
+  return measured(m, s, std::max(2, s.draws() / 2));
 }
 
 double growth(const Signal& x) { return stream(x, layers) / stream(x, 0); }

@@ -18,7 +18,7 @@ Course trained(const Settings& s, double rate, double decay, bool from_output) {
 }
 
 // Mean loss over the course, run by run from the same draw and tokens. At a rate that is too high it is spread by a sixth of the
-// difference: 14 runs make an interval that reaches less than half of it.
+// difference: 16 runs make an interval that reaches less than half of it.
 Running difference(const Course& a, const Course& b) {
   Running r;
   for (std::size_t i = 0; i < a.means.size(); ++i) r.add(a.means[i] - b.means[i]);
@@ -64,7 +64,7 @@ Claim lr_decay() {
               "moving some layers less only makes them late. With a rate that is too high for all, the decay leaves a "
               "part of the network at a rate that works. The document does not say which end is l = 0; for a network that has learned "
               "nothing neither end is to be protected.",
-          .settings = {size("runs", 14, 100, "trainings from different draws"),
+          .settings = {size("runs", 16, 100, "trainings from different draws"),
                        size("steps", 50, 10000, "of each training"),
                        {"alpha", 0.5, "lr_l = base alpha^l", 0.01, 2},
                        {"high_rate", 0.03, "a base rate that is too high", 1e-5, 1},

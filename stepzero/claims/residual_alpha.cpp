@@ -21,7 +21,7 @@ Evidence run(const Settings& s) {
   e.at_most(Kind::statement, fmt::format("E[x^2] at the end, {} layers of two branches of unit gain", shallow), 1.5, few);
   e.at_most(Kind::statement, "E[x^2] at the end over the start, pre-norm transformer of 12 layers", 1.5,
             over(measured(model, s, std::max(2, s.draws() / 4)), [](const Signal& x) { return stream(x, 12) / stream(x, 0); }));
-  const Course scaled = train_deep(s, "xavier-normal", {"norm_placement=post", residual_scale(alpha)});
+  const Course scaled = train_deep(s, "xavier-normal", {"norm_placement=post", residual_scale(alpha)}, static_cast<int>(s.size("runs")));
   e.at_most(Kind::statement, "loss after training / ln V, 12 layers post-norm", 0.5, scaled.last);
   e.at_most(Kind::counter, fmt::format("E[x^2] at the end, {} layers of two branches of unit gain", far), 1.5, many);
   e.equal(Kind::correction, fmt::format("E[x^2] = 1 + 2 N alpha^2, N = {}", shallow), deep(shallow).forward(), few);

@@ -60,7 +60,7 @@ Course train_runs(const Description& d, const Task& task, const TrainOptions& op
       if (s >= steps - std::max<std::size_t>(1, steps / 10)) last.add(at.loss);
     }
     out.last.add(last.mean);
-    out.largest.add(largest / course[0].gradient_norm);
+    out.largest.add(std::log(largest / course[0].gradient_norm));
     out.means.push_back(whole.mean);
   }
   return out;
@@ -72,12 +72,12 @@ Curve loss_curve(std::string name, const Course& course) {
   return out;
 }
 
-Course train_deep(const Settings& settings, const std::string& scheme, const std::vector<std::string>& set) {
+Course train_deep(const Settings& settings, const std::string& scheme, const std::vector<std::string>& set, int runs) {
   Description d{.scheme = scheme, .set = {"width=32", "heads=1", "position=sinusoidal", fmt::format("layers={}", kDeepLayers)}};
   d.set.insert(d.set.end(), set.begin(), set.end());
   const Task task{.vocab = 8, .length = 8, .sequences = 6};
   const TrainOptions options{.steps = static_cast<int>(settings.size("steps")), .rate = 3e-3, .clip = 1, .warmup = 5};
-  Course c = train_runs(d, task, options, settings, static_cast<int>(settings.size("runs")));
+  Course c = train_runs(d, task, options, settings, runs);
   const double unit = std::log(static_cast<double>(task.vocab));
   c.last = {c.last.count, c.last.mean / unit, c.last.deviations / (unit * unit)};
   return c;

@@ -26,7 +26,7 @@ Claim xavier_normal() {
           .why =
               "It is a definition, as Glorot and Bengio gave it (2010), and the drawn numbers have it. What it preserves is another claim: "
               "linear-preservation.",
-          .settings = {draws(100), {"numerator", 2, "the variance is numerator / (n_in + n_out)"}},
+          .settings = {draws(160), {"numerator", 2, "the variance is numerator / (n_in + n_out)"}},
           .run = run};
 }
 

@@ -43,7 +43,7 @@ Claim xavier_uniform() {
           "A uniform law on [-b, b] has variance b^2/3, so b^2 = 6/(n_in + n_out) gives the variance of the normal form. A sum over many "
           "inputs sees the variance "
           "only; the fourth moment (kurtosis 1.8 instead of 3) is lost within it.",
-      .settings = {draws(100), {"numerator", 6, "the bound is sqrt(numerator / (n_in + n_out))"}},
+      .settings = {draws(160), {"numerator", 6, "the bound is sqrt(numerator / (n_in + n_out))"}},
       .run = run};
 }
 
