@@ -60,7 +60,7 @@ Course train_runs(const Description& d, const Task& task, const TrainOptions& op
       if (s >= steps - std::max<std::size_t>(1, steps / 10)) last.add(at.loss);
     }
     out.last.add(last.mean);
-    out.largest.add(std::log(largest / course[0].gradient_norm));
+    out.largest.add(largest / course[0].gradient_norm);
     out.means.push_back(whole.mean);
   }
   return out;

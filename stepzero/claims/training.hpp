@@ -20,7 +20,7 @@ struct Course {
   std::vector<double> loss;      // each step's, averaged over the runs
   std::vector<double> gradient;  // norm, likewise
   Running last;                  // the mean loss of each run's last tenth
-  Running largest;               // ln of the largest gradient norm of each run over that of its first step
+  Running largest;               // the largest gradient norm of each run over that of its first step
   std::vector<double> means;     // each run's mean loss over all its steps
 };
 
