@@ -37,7 +37,7 @@ Evidence run(const Settings& s) {
   const Course scaled = train_deep(s, "xavier-normal", {"norm_placement=post", residual_scale(std::pow(n, -s("power")))}, runs);
   const Course plain = train_deep(s, "xavier-normal", {"norm_placement=post"}, runs), deepnet = train_deep(s, "deepnet", {}, runs);
   e.at_most(Kind::statement, "loss after training / ln V, 12 layers post-norm, branches times 1/sqrt(N)", 0.5, scaled.last);
-  e.at_most(Kind::contrast, "the same, branches not scaled", 0.5, plain.last);
+  e.at_most(Kind::contrast, "the same, plain Xavier: branches not scaled", 0.5, plain.last);
   e.at_most(Kind::statement, "the same, DeepNet", 0.5, deepnet.last);
   const int depth = 8;
   const Branches one{.count = 2 * depth, .scale = std::pow(depth, -0.5)}, two{.count = 2 * depth, .scale = std::pow(2 * depth, -0.5)};
