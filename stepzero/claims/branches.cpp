@@ -13,7 +13,10 @@ double Branches::backward() const {
   if (gain == 0) return forward();
   const double d = static_cast<double>(width), c = (1 - 1 / d) / (1 - 2 / d), step = scale * scale * gain * gain;
   double product = 1;
-  for (int b = 0; b < count; ++b) product *= 1 + step * c / (1 + b * step);
+  for (int b = 0; b < count; ++b) {
+    const double K = 1 + b * step, f = 1 + 5 / static_cast<double>(hidden) * b * step * step / (K * K);
+    product *= 1 + step * c * f / K;
+  }
   return product;
 }
 
