@@ -3,10 +3,11 @@
 // nothing. Simple enough to be known exactly at any width d (branches b = 1 .. B, variances of W1 and W2: 2/d and 1/F):
 //     with a norm       E[x^2] = 1 + B a^2 g^2                                                                     (1)
 //     without           E[x^2] = (1 + a^2)^B                                                                       (2)
-//     gradient          |d_0|^2 / |d_B|^2 = prod_b (1 + a^2 g^2 c / K_b),  K_b = E[x^2] before branch b,           (3)
-//                       c = (1 - 1/d) / (1 - 2/d): what the norm takes out of the gradient, and E[1/x^2] for F much
-//                       larger than d; without a norm (2)
-// For c = 1 the product (3) telescopes to E[x^2] of (1): the gradient grows towards the input as the stream towards the output.
+//     gradient          |d_0|^2 / |d_B|^2 = prod_b (1 + a^2 g^2 c f_b / K_b),  K_b = E[x^2] before branch b,       (3)
+//                       c = (1 - 1/d) / (1 - 2/d): what the norm takes out of the gradient, and E[1/x^2] over d;
+//                       f_b = 1 + (5/F) b a^4 g^4 / K_b^2: the same over F, as the square of a ReLU of normals has a
+//                       relative variance of 5; without a norm (2)
+// For c = f = 1 the product (3) telescopes to E[x^2] of (1): the gradient grows towards the input as the stream towards the output.
 #include "stepzero/claims/lab.hpp"
 
 namespace stepzero::claims {
@@ -22,9 +23,7 @@ struct Branches {
   [[nodiscard]] double backward() const;  // (3), (2)
 };
 
-struct Flow {
-  Running forward, backward;  // E[x^2] at the end, where it was 1 at the start; E[d^2] at the start, where it was 1 at the end
-};
-Flow measure_flow(const Settings& settings, int draws, const Branches& b);
+Running measure_forward(const Settings& settings, int draws, const Branches& b);   // E[x^2] at the end, where it was 1 at the start
+Running measure_backward(const Settings& settings, int draws, const Branches& b);  // E[d^2] at the start, where it was 1 at the end
 
 }  // namespace stepzero::claims

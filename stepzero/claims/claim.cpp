@@ -75,6 +75,14 @@ void Evidence::at_least(Kind kind, std::string what, double bound, const Running
   rows.push_back(sampled(kind, std::move(what), bound, bound, infinity, measured));
 }
 
+std::vector<Plot> Evidence::plots() const {
+  std::vector<Plot> some;
+  for (const Plot& p : {plot, course}) {
+    if (!p.curves.empty()) some.push_back(p);
+  }
+  return some;
+}
+
 Verdict Evidence::verdict() const {
   const auto all = [&](Kind kind, Outcome outcome) {
     return std::ranges::all_of(rows, [&](const Row& r) { return r.kind != kind || r.outcome() == outcome; });

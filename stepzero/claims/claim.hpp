@@ -53,6 +53,9 @@ constexpr double kTolerance = 0.05;  // what "equal" allows where a claim does n
 struct Evidence {
   std::vector<Row> rows;
   Plot plot;
+  Plot course = {};  // loss against step, where the plot shows something else
+
+  [[nodiscard]] std::vector<Plot> plots() const;  // those that have curves
 
   // measured = predicted up to a share `tolerance` of it
   void equal(Kind kind, std::string what, double predicted, const Running& measured, double tolerance = kTolerance);

@@ -59,8 +59,10 @@ Expected<void> write_markdown(const std::vector<Result>& results, const std::str
   std::filesystem::create_directories(root / "figures", error);
   if (error) return fail(fmt::format("{}: {}", show(directory), error.message()), "name a directory that can be written");
   for (const Result& r : results) {
-    if (r.evidence.plot.curves.empty()) continue;
-    if (auto done = write_file(root / figure_name(*r.claim), plot_svg(r.evidence.plot)); !done) return done;
+    const std::vector<Plot> plots = r.evidence.plots();
+    for (std::size_t i = 0; i < plots.size(); ++i) {
+      if (auto done = write_file(root / figure_name(*r.claim, i), plot_svg(plots[i])); !done) return done;
+    }
   }
   return write_file(root / "claims.md", markdown(results));
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -19,7 +20,7 @@ std::vector<Signal> signals(const Settings& s, const char* placement, double gai
                   .tokens = 16});
   m.set(Role::gain, Distribution::constant(gain));
   if (predicted_loss != nullptr) *predicted_loss = *predicted(m).loss.predicted;
-  return measured(m, s, s.draws());
+  return measured(m, s, std::max(2, s.draws() / 2));
 }
 
 double growth(const Signal& x) { return stream(x, layers) / stream(x, 0); }
@@ -56,18 +57,16 @@ Evidence run(const Settings& s) {
   e.equal(Kind::counter, "gradient at the first layer over the last, post-norm", 1, over(post, returned), 0.25);
   const Branches b{.count = 16, .gain = 1 / std::sqrt(96.0)};
   e.equal(Kind::correction, "E[x^2] after 16 branches of unit gain behind norms of gain g = 1/sqrt(d): 1 + 16 g^2", b.forward(),
-          measure_flow(s, s.draws(), b).forward);
+          measure_forward(s, s.draws(), b));
   e.equal(Kind::correction, "loss at step zero, pre-norm: ln V + half the logits' variance", loss,
           over(pre, [](const Signal& x) { return value_of(x.loss); }));
   const Running scores = ratio(pre, plain, [](const Signal& x) { return value_of(x.attention[0].score_variance); });
   const double shrunk = std::pow(gain, 4);
   e.exact(Kind::correction, "variance of the first layer's scores over that at gain 1: g^4", shrunk, scores.mean, 1e-5 * shrunk, 1e-4);
   e.plot = {"stream of a pre-norm transformer of 8 layers", "gain of its norms", "E[x^2] after over before", true, true};
-  Curve measured{"measured", {}, {}};
-  for (const double g : {gain, 0.2, 0.5, 1.0}) {
-    measured.x.push_back(g);
-    measured.y.push_back(over(signals(s, "pre", g), growth).mean);
-  }
+  const auto mean_growth = [&](double g) { return over(signals(s, "pre", g), growth).mean; };
+  const Curve measured{
+      "measured", {gain, 0.2, 0.5, 1}, {over(pre, growth).mean, mean_growth(0.2), mean_growth(0.5), over(plain, growth).mean}};
   e.plot.curves = {measured};
   return e;
 }

@@ -68,7 +68,7 @@ Claim product_variance() {
           "An entry of C is a sum of N uncorrelated products, and each product of independent numbers of zero mean has variance "
           "Var(A) Var(B). Neither the law of the entries nor the independence within A matters beyond that. The assumption of zero means "
           "does matter: with means the two mixed terms are added. This is the rule the linear op's moment doors are built on.",
-      .settings = {draws(400), {"power", 1, "Var(C) = N^power Var(A) Var(B)"}},
+      .settings = {draws(500), {"power", 1, "Var(C) = N^power Var(A) Var(B)"}},
       .run = run};
 }
 

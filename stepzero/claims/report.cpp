@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "stepzero/report/json_parts.hpp"
+#include "stepzero/report/look.hpp"
 
 namespace stepzero::claims {
 
@@ -18,6 +19,12 @@ std::string number(double x) {
   return fmt::format("{:.5g}", x);
 }
 
+// At most eight characters.
+std::string short_number(double x) {
+  const std::string text = number(x);
+  return text.size() <= 8 ? text : fmt::format("{:.1e}", x);
+}
+
 std::string error_of(const Row& r) { return std::isfinite(r.error) ? fmt::format("{:.1e}", r.error) : "-"; }
 
 // What a row allows: "0.95 to 1.05", "at most 2".
@@ -25,24 +32,6 @@ std::string allowed(const Row& r) {
   if (!std::isfinite(r.low)) return "at most " + number(r.high);
   if (!std::isfinite(r.high)) return "at least " + number(r.low);
   return number(r.low) + " to " + number(r.high);
-}
-
-// Words to lines of at most `width` characters.
-std::string wrapped(std::string_view text, std::size_t width, const std::string& indent) {
-  std::string out = indent;
-  std::size_t column = 0;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find(' '), text.size());
-    if (column > 0 && column + 1 + end > width) {
-      out += "\n" + indent;
-      column = 0;
-    }
-    if (column > 0) out += ' ', ++column;
-    out += text.substr(0, end);
-    column += end;
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return out + "\n";
 }
 
 std::string without_trailing_spaces(const std::string& text) {
@@ -54,16 +43,28 @@ std::string without_trailing_spaces(const std::string& text) {
   return out;
 }
 
-std::string rows_text(const Evidence& e) {
-  std::size_t width = 4;
-  for (const Row& r : e.rows) width = std::max(width, r.what.size());
-  std::string out =
-      fmt::format("{:<12} {:<{}} {:>11} {:>11} {:>8}  {:<22} {}\n", "", "what", width, "predicted", "measured", "+-", "allowed", "");
+// A heading and a paragraph under it.
+std::string part(std::string_view head, std::string_view text, std::size_t width) {
+  return fmt::format("{}\n{}", head, wrap(text, width, 2));
+}
+
+// What is measured on a line of its own, its numbers below.
+std::string rows_text(const Evidence& e, std::size_t width) {
+  constexpr std::size_t indent = 13;
+  std::string out;
   for (const Row& r : e.rows) {
-    out += fmt::format("{:<12} {:<{}} {:>11} {:>11} {:>8}  {:<22} {}\n", to_string(r.kind), r.what, width, number(r.predicted),
-                       number(r.measured), error_of(r), allowed(r), to_string(r.outcome()));
+    std::string what = wrap(r.what, width, indent);
+    what.replace(0, to_string(r.kind).size(), to_string(r.kind));
+    out += what;
+    out += fmt::format("{:<{}}{:>11} {:>11} {:>8}  {:<22} {}\n", "", indent, number(r.predicted), number(r.measured), error_of(r),
+                       allowed(r), to_string(r.outcome()));
   }
-  return out;
+  return fmt::format("{:<{}}{:>11} {:>11} {:>8}  {}\n", "", indent, "predicted", "measured", "+-", "allowed") + out;
+}
+
+// Cut at the end.
+std::string cut(const std::string& text, std::size_t width) {
+  return text.size() <= width ? text : text.substr(0, std::max<std::size_t>(width, 3) - 3) + "...";
 }
 
 Json json(const Row& r) {
@@ -80,13 +81,18 @@ Json json(const Row& r) {
 
 }  // namespace
 
-std::string table(const std::vector<Result>& results) {
-  std::string out = fmt::format("{:<20} {:<10} {:>11} {:>11} {:>8}  {}\n", "claim", "verdict", "predicted", "measured", "+-", "of what");
+std::string table(const std::vector<Result>& results, std::size_t width) {
+  const auto line = [&](std::string_view id, std::string_view verdict, const std::string& predicted, const std::string& measured,
+                        const std::string& error, const std::string& what, const std::string& recorded) {
+    const std::string numbers = fmt::format("{:<19} {:<9} {:>8} {:>8} {:>8}  ", id, verdict, predicted, measured, error);
+    const std::size_t room = width - std::min(width, numbers.size() + recorded.size());
+    return numbers + cut(what, std::max<std::size_t>(room, 10)) + recorded + "\n";
+  };
+  std::string out = line("claim", "verdict", "predicted", "measured", "+-", "of what", "");
   for (const Result& r : results) {
     const Row& h = r.evidence.headline();
-    out += fmt::format("{:<20} {:<10} {:>11} {:>11} {:>8}  {}{}\n", r.claim->id, to_string(r.evidence.verdict()), number(h.predicted),
-                       number(h.measured), error_of(h), h.what,
-                       r.as_recorded() ? "" : fmt::format("  [recorded: {}]", to_string(r.claim->recorded)));
+    out += line(r.claim->id, to_string(r.evidence.verdict()), short_number(h.predicted), short_number(h.measured), error_of(h), h.what,
+                r.as_recorded() ? "" : fmt::format("  [recorded: {}]", to_string(r.claim->recorded)));
   }
   const auto count = [&](Verdict v) { return std::ranges::count_if(results, [&](const Result& r) { return r.evidence.verdict() == v; }); };
   out += fmt::format("\n{} claims: {} hold, {} hold under a condition, {} fail", results.size(), count(Verdict::holds),
@@ -95,19 +101,18 @@ std::string table(const std::vector<Result>& results) {
   return out + "\nstepzero claims NAME shows one with its reasons.\n";
 }
 
-std::string page(const Result& result) {
+std::string page(const Result& result, std::size_t terminal) {
   const Claim& c = *result.claim;
+  const std::size_t width = std::min<std::size_t>(terminal, 110);
   const Verdict verdict = result.evidence.verdict();
-  std::string out = fmt::format("{}: {}\n\n", c.id, to_string(verdict));
-  out += wrapped(c.statement, 110, "  ") + fmt::format("  ({})\n\n", c.source);
-  out += "Tested\n" + wrapped(c.tested, 110, "  ");
-  if (verdict == Verdict::holds_if) out += "Holds if\n" + wrapped(c.condition, 110, "  ");
-  if (!c.correction.empty())
-    out += fmt::format("{}\n", c.recorded == Verdict::fails ? "Instead" : "More exactly") + wrapped(c.correction, 110, "  ");
-  out += "Why\n" + wrapped(c.why, 110, "  ") + "\n" + rows_text(result.evidence);
-  out += fmt::format("(+- standard error; the interval that decides misses the truth {} of the time)\n", kMissed);
+  std::string out = fmt::format("{}: {}\n\n{}  ({})\n\n", c.id, to_string(verdict), wrap(c.statement, width, 2), c.source);
+  out += part("Tested", c.tested, width);
+  if (verdict == Verdict::holds_if) out += part("Holds if", c.condition, width);
+  if (!c.correction.empty()) out += part(c.recorded == Verdict::fails ? "Instead" : "More exactly", c.correction, width);
+  out += part("Why", c.why, width) + "\n" + rows_text(result.evidence, width);
+  out += wrap(fmt::format("(+- standard error; the deciding interval misses the truth {} of the time)", kMissed), width, 0);
   if (!result.as_recorded()) out += fmt::format("\nThe recorded verdict is another: {}.\n", to_string(c.recorded));
-  if (!result.evidence.plot.curves.empty()) out += "\n" + plot_text(result.evidence.plot);
+  for (const Plot& plot : result.evidence.plots()) out += "\n" + plot_text(plot);
   out += "\nsettings";
   for (const Setting& s : c.settings) out += fmt::format("\n  {:<16} {:<8} {}", s.name, s.value, s.meaning);
   return without_trailing_spaces(out + "\n");
@@ -137,7 +142,9 @@ std::string to_json(const std::vector<Result>& results) {
   return dump(out);
 }
 
-std::string figure_name(const Claim& claim) { return fmt::format("figures/claims-{}.svg", claim.id); }
+std::string figure_name(const Claim& claim, std::size_t plot) {
+  return fmt::format("figures/claims-{}{}.svg", claim.id, plot == 0 ? "" : fmt::format("-{}", plot + 1));
+}
 
 std::string markdown_section(const Result& result) {
   const Claim& c = *result.claim;
@@ -152,7 +159,8 @@ std::string markdown_section(const Result& result) {
     out += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", to_string(r.kind), what, number(r.predicted), number(r.measured),
                        error_of(r), allowed(r), to_string(r.outcome()));
   }
-  if (!result.evidence.plot.curves.empty()) out += fmt::format("\n![{}]({})\n", result.evidence.plot.title, figure_name(c));
+  const std::vector<Plot> plots = result.evidence.plots();
+  for (std::size_t i = 0; i < plots.size(); ++i) out += fmt::format("\n![{}]({})\n", plots[i].title, figure_name(c, i));
   return out + "\n";
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -15,17 +16,17 @@ Evidence run(const Settings& s) {
   const double alpha = s("alpha");
   const auto deep = [&](int layers) { return Branches{.count = 2 * layers, .scale = alpha, .width = 64, .hidden = 64}; };
   const int shallow = static_cast<int>(s.size("shallow")), far = static_cast<int>(s.size("deep"));
-  const Running few = measure_flow(s, 3 * s.draws(), deep(shallow)).forward, many = measure_flow(s, 3 * s.draws(), deep(far)).forward;
+  const Running few = measure_forward(s, 3 * s.draws(), deep(shallow)), many = measure_forward(s, 3 * s.draws(), deep(far));
   const Model model = make_model({.set = {"width=64", "heads=4", "layers=12", residual_scale(alpha)}, .tokens = 12});
   e.at_most(Kind::statement, fmt::format("E[x^2] at the end, {} layers of two branches of unit gain", shallow), 1.5, few);
   e.at_most(Kind::statement, "E[x^2] at the end over the start, pre-norm transformer of 12 layers", 1.5,
-            over(measured(model, s, s.draws()), [](const Signal& x) { return stream(x, 12) / stream(x, 0); }));
-  const Course scaled = train_deep(s, "xavier-normal", {"norm_placement=post", residual_scale(alpha)});
+            over(measured(model, s, std::max(2, s.draws() / 4)), [](const Signal& x) { return stream(x, 12) / stream(x, 0); }));
+  const Course scaled = train_deep(s, "xavier-normal", {"norm_placement=post", residual_scale(alpha)}, static_cast<int>(s.size("runs")));
   e.at_most(Kind::statement, "loss after training / ln V, 12 layers post-norm", 0.5, scaled.last);
   e.at_most(Kind::counter, fmt::format("E[x^2] at the end, {} layers of two branches of unit gain", far), 1.5, many);
   e.equal(Kind::correction, fmt::format("E[x^2] = 1 + 2 N alpha^2, N = {}", shallow), deep(shallow).forward(), few);
   e.equal(Kind::correction, fmt::format("E[x^2] = 1 + 2 N alpha^2, N = {}", far), deep(far).forward(), many);
-  e.plot = {"growth of the stream, branches times 0.1", "layers N", "E[x^2]", true, true};
+  e.plot = {fmt::format("growth of the stream, branches times {}", alpha), "layers N", "E[x^2]", true, true};
   Curve measured{"measured", {static_cast<double>(shallow), static_cast<double>(far)}, {few.mean, many.mean}, false},
       normed{"1 + 2 N alpha^2", {}, {}}, bare{"without norms: (1 + alpha^2)^(2N)", {}, {}};
   for (const int layers : {5, 10, 20, 40, 80, 160, 320}) {
@@ -35,6 +36,8 @@ Evidence run(const Settings& s) {
     bare.y.push_back(std::pow(1 + a, 2 * layers));
   }
   e.plot.curves = {normed, bare, measured};
+  e.course = {"training 12 post-norm layers: say the token before", "step", "loss", false, false};
+  e.course.curves = {loss_curve(fmt::format("Xavier, branches times {}", alpha), scaled)};
   return e;
 }
 
@@ -59,7 +62,7 @@ Claim residual_alpha() {
           "training and nothing later.",
       .settings = {draws(80),
                    size("runs", 10, 100, "trainings from different draws"),
-                   size("steps", 60, 10000, "of each training"),
+                   size("steps", 80, 10000, "of each training"),
                    size("shallow", 12, 400, "layers, few"),
                    size("deep", 100, 400, "layers, many"),
                    {"alpha", 0.1, "the scale", -10, 10}},

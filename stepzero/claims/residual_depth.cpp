@@ -30,23 +30,24 @@ Running slope_with_depth(const Settings& s, double power) {
 Evidence run(const Settings& s) {
   Evidence e;
   const double n = static_cast<double>(kDeepLayers);
+  const int runs = static_cast<int>(s.size("runs"));
   e.near(Kind::statement, "slope of ln(growth) over ln N, pre-norm transformers, branches times 1/sqrt(N)", 0,
          slope_with_depth(s, s("power")), 0.1);
   e.near(Kind::contrast, "the same, branches not scaled", 0, slope_with_depth(s, 0), 0.1);
-  const Course scaled = train_deep(s, "xavier-normal", {"norm_placement=post", residual_scale(std::pow(n, -s("power")))});
-  const Course plain = train_deep(s, "xavier-normal", {"norm_placement=post"}), deepnet = train_deep(s, "deepnet", {});
+  const Course scaled = train_deep(s, "xavier-normal", {"norm_placement=post", residual_scale(std::pow(n, -s("power")))}, runs);
+  const Course plain = train_deep(s, "xavier-normal", {"norm_placement=post"}, runs), deepnet = train_deep(s, "deepnet", {}, runs);
   e.at_most(Kind::statement, "loss after training / ln V, 12 layers post-norm, branches times 1/sqrt(N)", 0.5, scaled.last);
-  e.at_most(Kind::contrast, "the same, branches not scaled", 0.5, plain.last);
+  e.at_most(Kind::contrast, "the same, plain Xavier: branches not scaled", 0.5, plain.last);
   e.at_most(Kind::statement, "the same, DeepNet", 0.5, deepnet.last);
   const int depth = 8;
   const Branches one{.count = 2 * depth, .scale = std::pow(depth, -0.5)}, two{.count = 2 * depth, .scale = std::pow(2 * depth, -0.5)};
   Branches bare = two;
   bare.gain = 0;
   e.equal(Kind::correction, "E[x^2] at the end, N = 8, two branches a layer times 1/sqrt(N): 1 + 2", one.forward(),
-          measure_flow(s, 4 * s.draws(), one).forward);
-  e.equal(Kind::correction, "the same, times 1/sqrt(2N): 1 + 1", two.forward(), measure_flow(s, 4 * s.draws(), two).forward);
+          measure_forward(s, 2 * s.draws(), one));
+  e.equal(Kind::correction, "the same, times 1/sqrt(2N): 1 + 1", two.forward(), measure_forward(s, 2 * s.draws(), two));
   e.equal(Kind::correction, "the same without norms, times 1/sqrt(2N): (1 + 1/16)^16, nearly e", bare.forward(),
-          measure_flow(s, 6 * s.draws(), bare).forward);
+          measure_forward(s, 4 * s.draws(), bare));
   e.plot = {"training 12 post-norm layers: say the token before", "step", "loss", false, false};
   e.plot.curves = {loss_curve("Xavier", plain), loss_curve("Xavier, branches times 1/sqrt(N)", scaled), loss_curve("DeepNet", deepnet)};
   return e;
@@ -61,7 +62,7 @@ Claim residual_depth() {
           .tested =
               "With branches times 1/sqrt(N) the growth of the stream's variance does not depend on the depth N (pre-norm transformers of "
               "4 to 16 layers), and 12 post-norm layers, which do not train under plain Xavier, train: "
-              "60 steps of AdamW on a task that needs attention.",
+              "80 steps of AdamW on a task that needs attention.",
           .recorded = Verdict::holds,
           .condition = "",
           .correction =
@@ -74,7 +75,7 @@ Claim residual_depth() {
               "branches: GPT-2 uses 1/sqrt(2N) for its 2N of them.",
           .settings = {draws(80),
                        size("runs", 10, 100, "trainings from different draws"),
-                       size("steps", 60, 10000, "of each training"),
+                       size("steps", 80, 10000, "of each training"),
                        {"power", 0.5, "branches are scaled by N^-power", -1, 2}},
           .run = run};
 }

@@ -77,7 +77,7 @@ Claim temperature() {
           "the Jacobian of most queries vanishes and the mean is carried by the few that hesitate between two. That is why it first "
           "exceeds the uniform attention's "
           "and falls with d_k from then on.",
-      .settings = {draws(200), size("keys", 256, 65536, "that a query sees"), {"power", 0.5, "q.k is divided by d_k^power"}},
+      .settings = {draws(300), size("keys", 256, 65536, "that a query sees"), {"power", 0.5, "q.k is divided by d_k^power"}},
       .run = run};
 }
 

@@ -72,12 +72,12 @@ Curve loss_curve(std::string name, const Course& course) {
   return out;
 }
 
-Course train_deep(const Settings& settings, const std::string& scheme, const std::vector<std::string>& set) {
-  Description d{.scheme = scheme, .set = {"width=32", "heads=2", "position=sinusoidal", fmt::format("layers={}", kDeepLayers)}};
+Course train_deep(const Settings& settings, const std::string& scheme, const std::vector<std::string>& set, int runs) {
+  Description d{.scheme = scheme, .set = {"width=32", "heads=1", "position=sinusoidal", fmt::format("layers={}", kDeepLayers)}};
   d.set.insert(d.set.end(), set.begin(), set.end());
   const Task task{.vocab = 8, .length = 8, .sequences = 6};
   const TrainOptions options{.steps = static_cast<int>(settings.size("steps")), .rate = 3e-3, .clip = 1, .warmup = 5};
-  Course c = train_runs(d, task, options, settings, static_cast<int>(settings.size("runs")));
+  Course c = train_runs(d, task, options, settings, runs);
   const double unit = std::log(static_cast<double>(task.vocab));
   c.last = {c.last.count, c.last.mean / unit, c.last.deviations / (unit * unit)};
   return c;

@@ -31,9 +31,10 @@ Course train_runs(const Description& d, const Task& task, const TrainOptions& op
 Curve loss_curve(std::string name, const Course& course);
 
 // Twelve layers on a small task, as a scheme draws them: what post-norm under Xavier does not learn. `last` is in units of
-// ln V, the loss of what knows nothing. Settings: steps, runs.
+// ln V, the loss of what knows nothing. Setting: steps. After 80 steps the losses of runs that learn are spread by about
+// 0.035 around 0.15: the interval of 10 runs reaches 0.13, and the bound of 0.5 is 0.35 away, so that no seed leaves it undecided.
 constexpr Index kDeepLayers = 12;
-Course train_deep(const Settings& settings, const std::string& scheme, const std::vector<std::string>& set);
+Course train_deep(const Settings& settings, const std::string& scheme, const std::vector<std::string>& set, int runs);
 
 std::string residual_scale(double scale);  // "residual_scale=..."
 

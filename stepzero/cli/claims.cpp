@@ -6,6 +6,7 @@
 #include "stepzero/claims/list.hpp"
 #include "stepzero/claims/report.hpp"
 #include "stepzero/cli/command.hpp"
+#include "stepzero/cli/present.hpp"
 #include "stepzero/core/text.hpp"
 
 namespace stepzero::cli {
@@ -80,9 +81,10 @@ int run(const ClaimsFlags& flags) {
   if (!flags.markdown.empty()) {
     if (auto done = claims::write_markdown(*results, flags.markdown); !done) return complain(done.error());
   } else {
+    const std::size_t width = look_of_output().width;
     const std::string text = flags.json           ? claims::to_json(*results) + "\n"
-                             : flags.name.empty() ? claims::table(*results)
-                                                  : claims::page(results->front());
+                             : flags.name.empty() ? claims::table(*results, width)
+                                                  : claims::page(results->front(), width);
     code = print(text);
   }
   if (code != Exit::fine) return code;
