@@ -33,7 +33,7 @@ Moment Attention::push(const PushDoor& p) const {
 
 Pulled Attention::pull(const PullDoor& p) const {
   const Moment &q = *p.x[0], &k = *p.x[1], &v = *p.x[2];
-  return series_serves(*this, q, k) ? pull_series(*this, p.batch, q, k, v, p.dy.G) : pull_sampled(*this, p.batch, q, k, v, p.dy.G, p.draws);
+  return series_serves(*this, q, k) ? pull_series(*this, p.batch, q, k, v, p.dy.G) : pull_sampled(*this, p);
 }
 
 }  // namespace stepzero

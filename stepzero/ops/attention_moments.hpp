@@ -10,7 +10,6 @@ Pulled pull_series(const Attention& op, const Batch& batch, const Moment& q, con
 
 // Synthetic heads, drawn from the node's own stream: attention_sampler.cpp
 Moment push_sampled(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v, Draws draws);
-Pulled pull_sampled(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v, const Kernel& G,
-                    Draws draws);
+Pulled pull_sampled(const Attention& op, const PullDoor& p);
 
 }  // namespace stepzero

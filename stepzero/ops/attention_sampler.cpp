@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "stepzero/core/random.hpp"
 #include "stepzero/core/running.hpp"
 #include "stepzero/kernels/decompose.hpp"
 #include "stepzero/kernels/statistics.hpp"
 #include "stepzero/ops/attention_moments.hpp"
+#include "stepzero/ops/kernel_draw.hpp"
 #include "stepzero/ops/rotary.hpp"
 
 namespace stepzero {
@@ -67,11 +67,16 @@ class Sampler {
   static constexpr double enough_qk = 0.02;  // and of what reaches q and k
 
   Sampler(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v, Draws draws)
-      : op_(op), batch_(batch), draws_(draws), tokens_(batch.tokens()), q_(q), k_(k), v_(v), root_(kernels::root(v.K, 1)) {
+      : op_(op),
+        batch_(batch),
+        draws_(draws),
+        tokens_(batch.tokens()),
+        q_(q),
+        k_(k),
+        v_(v),
+        values_(v, v.noise - 1 / static_cast<double>(op.kv_heads * op.value_dim), batch.length, draws.place) {
     one_ = op;
     one_.heads = one_.kv_heads = 1;
-    const double noise = v.noise - 1 / static_cast<double>(op.kv_heads * op.value_dim);
-    channels_ = noise > 0 ? 1 / noise : 0;
     const double t = static_cast<double>(tokens_), dk = static_cast<double>(op.key_dim);
     constexpr double any_head = 8e6;                                     // what a head costs however short the sequence
     const double both_doors = 2 * t * t * (9 * t + 12 * dk) + any_head;  // floating-point operations of a head
@@ -96,7 +101,7 @@ class Sampler {
   };
 
   [[nodiscard]] Head head(Index i) const {
-    Head h{factor(i),
+    Head h{values_.root(i),
            {},
            {},
            Tensor<float>(tokens_, batch_.length),
@@ -128,7 +133,8 @@ class Sampler {
     Matrix K = zeros(tokens_);
     Seen<5> seen;
     AttentionSummary sum;
-    std::vector<double> fourth(static_cast<std::size_t>(tokens_));  // sum over heads of K_tt^2
+    std::vector<double> fourth(static_cast<std::size_t>(tokens_));   // sum over heads of K_tt^2
+    std::vector<double> crossed(static_cast<std::size_t>(tokens_));  // ... and of K_tt sum_s K_ts, s != t
     const double apart =
         1 - 1 / static_cast<double>(op_.heads);  // heads differ in their mean score: it is in the variance over all of them
     Index heads = 0;
@@ -145,8 +151,13 @@ class Sampler {
           for (const Slot& s : slots) {
             add(s.K, K);
             size += s.size;
-            for (Index t = 0; t < tokens_; ++t)
-              fourth[static_cast<std::size_t>(t)] += static_cast<double>(s.K(t, t)) * static_cast<double>(s.K(t, t));
+            for (Index t = 0; t < tokens_; ++t) {
+              const auto own = static_cast<double>(s.K(t, t));
+              fourth[static_cast<std::size_t>(t)] += own * own;
+              const float* row = s.K.view().row(t);
+              crossed[static_cast<std::size_t>(t)] +=
+                  own * (static_cast<double>(row_sum<float>(tokens_, [&](Index i) { return row[i]; })) - own);
+            }
             const double variance = s.summary.score_variance + apart * s.summary.mean_score * s.summary.mean_score;
             sum.score_variance += variance;
             sum.entropy += s.summary.entropy;
@@ -163,20 +174,29 @@ class Sampler {
     out.attention = AttentionSummary{sum.score_variance * share, 0, sum.entropy * share, sum.sum_squares * share};
     // of the model's own number of heads in one draw
     const double h = static_cast<double>(op_.heads);
+    const double level = seen.variance(0) / (seen.mean(0) * seen.mean(0));
+    double others = 0, lift = 0;
     for (Index t = 0; t < tokens_; ++t) {
-      const double mean = out.K(t, t);
-      const double relative = mean > 0 ? std::max(fourth[static_cast<std::size_t>(t)] * share / (mean * mean) - 1, 0.0) : 0;
+      double sum = 0;  // what the token has in common with the others
+      for (Index s = 0; s < tokens_; ++s) sum += s != t ? K(t, s) * share : 0;
+      const double mean = K(t, t) * share;
+      if (!(mean > 0)) continue;
+      const double relative = std::max(fourth[static_cast<std::size_t>(t)] * share / (mean * mean) - 1, 0.0);
       out.token_drift += relative / (h * static_cast<double>(tokens_));
+      others += sum;
+      lift += sum * (3 * relative + level) / 4 - (crossed[static_cast<std::size_t>(t)] * share / mean - sum);
     }
-    out.drift = seen.variance(0) / (seen.mean(0) * seen.mean(0) * h);
+    out.drift = level / h;
+    out.lone = others > 0 ? std::max(lift / others * 4 / (3 * h), -0.5) : 0;
     out.attention_spread = {std::sqrt(seen.variance(3) / h), 0, std::sqrt(seen.variance(2) / h), std::sqrt(seen.variance(4) / h)};
     return out;
   }
 
-  [[nodiscard]] Pulled pull(const Kernel& G) const {
+  [[nodiscard]] Pulled pull(const Moment& y, const Adjoint& dy) const {
+    const Kernel& G = dy.G;
     const double size = G.trace() / static_cast<double>(tokens_);  // floats stay in range
     if (!(size > 0)) return {{{G}, {G}, {G}}, {}};
-    const Tensor<float> up = kernels::root(G, 1 / std::sqrt(size));
+    const Tensor<float> mean_up = kernels::root(G, 1 / std::sqrt(size));
     struct Slot {
       Tensor<float> gq, gk, gv, q_before, k_before;
       double q_inner = 0, k_inner = 0;
@@ -194,6 +214,7 @@ class Sampler {
         [&](Index i, Index slot) {
           Slot& to = slots[static_cast<std::size_t>(slot)];
           const Head h = head(i);
+          const Tensor<float> up = damped(mean_up, h, y, dy.damp);
           gram(to_values(h, up), to.gv);
           Sides d = to_scores(h, up, i);
           gram(d.q, to.gq);
@@ -247,66 +268,7 @@ class Sampler {
   }
 
   [[nodiscard]] Tensor<float> normals(Index n, Index columns, const char* name, Index i) const {
-    Tensor<float> z(n, columns);
-    fill(Distribution::normal(1),
-         make_stream(static_cast<std::uint64_t>(i), std::string("attention.") + name + "." + std::to_string(draws_.place)), 0,
-         std::span<float>(z.data(), static_cast<std::size_t>(z.size())));
-    return z;
-  }
-
-  static Tensor<float> product(Trans ta, const Tensor<float>& a, const Tensor<float>& b) {
-    Tensor<float> out(ta == Trans::no ? a.rows() : a.cols(), b.cols());
-    gemm(ta, Trans::no, 1.0F, View<const float>(a), View<const float>(b), 0.0F, out.view());
-    return out;
-  }
-
-  // The root of a kernel that one draw might show.
-  [[nodiscard]] Tensor<float> factor(Index i) const {
-    Tensor<float> out = sample(i);
-    if (v_.swing > 1e-3) {
-      const double z = static_cast<double>(normals(1, 1, "swing", i)(0, 0));
-      const auto size = static_cast<float>(std::exp(std::sqrt(v_.swing) * z / 2 - v_.swing / 4));
-      for (Index b = 0; b < batch_.sequences; ++b) spread_rows(rows(out, b), size);
-    }
-    return out;
-  }
-
-  // What the rows differ by, times `size`.
-  static void spread_rows(View<float> x, float size) {
-    for (Index c = 0; c < x.cols; ++c) {
-      float mean = 0;
-      for (Index t = 0; t < x.rows; ++t) mean += x(t, c);
-      mean /= static_cast<float>(x.rows);
-      for (Index t = 0; t < x.rows; ++t) x(t, c) = mean + size * (x(t, c) - mean);
-    }
-  }
-
-  // The root of a sample covariance of `channels_` channels.
-  [[nodiscard]] Tensor<float> sample(Index i) const {
-    const double n = static_cast<double>(tokens_);
-    const bool sharp = channels_ == 0 || channels_ > 100 * n;
-    const bool thin = !sharp && channels_ < n + 1;
-    const Index columns = thin ? std::max<Index>(1, static_cast<Index>(std::lround(channels_))) : tokens_;
-    Tensor<float> b(tokens_, columns);
-    if (sharp) {
-      for (Index t = 0; t < tokens_; ++t) {
-        for (Index s = 0; s < tokens_; ++s) b(t, s) = root_(s, t);
-      }
-      return b;
-    }
-    b = normals(tokens_, columns, "kernel", i);
-    // Bartlett: below the diagonal normal, on it chi of falling degrees (here by its normal limit, Wilson-Hilferty)
-    for (Index t = 0; !thin && t < tokens_; ++t) {
-      const double degrees = channels_ - static_cast<double>(t);
-      // with few degrees the limit may fall below 0, which a chi does not
-      const double cube = std::max(1 - 2 / (9 * degrees) + static_cast<double>(b(t, t)) * std::sqrt(2 / (9 * degrees)), 0.0);
-      b(t, t) = static_cast<float>(std::sqrt(degrees * cube * cube * cube));
-      for (Index s = t + 1; s < tokens_; ++s) b(t, s) = 0;
-    }
-    Tensor<float> out = product(Trans::yes, root_, b);
-    const auto norm = static_cast<float>(1 / std::sqrt(thin ? static_cast<double>(columns) : channels_));
-    for (Index j = 0; j < out.size(); ++j) out.data()[j] *= norm;
-    return out;
+    return node_normals(draws_.place, name, i, n, columns);
   }
 
   // A head of q or k: the kernel of v scaled token by token to theirs, then the norm and the rotation the model has.
@@ -339,6 +301,24 @@ class Sampler {
   [[nodiscard]] Tensor<float> mixed(const Head& h) const {
     Tensor<float> out(tokens_, h.factor.cols());
     for (Index b = 0; b < batch_.sequences; ++b) gemm(Trans::no, Trans::no, 1.0F, of(h.a, b), of(h.factor, b), 0.0F, rows(out, b));
+    return out;
+  }
+
+  // The root of the gradient's kernel as this head sees it: where its weights are sharp the token grows, and a norm behind
+  // divides the gradient. A head is one of several, and the mean over heads is G.
+  [[nodiscard]] Tensor<float> damped(const Tensor<float>& up, const Head& h, const Moment& y, double damp) const {
+    Tensor<float> out(up.rows(), up.cols());
+    std::copy_n(up.data(), up.size(), out.data());
+    if (damp == 0) return out;
+    const Tensor<float> mix = mixed(h);
+    const double heads = static_cast<double>(op_.heads);
+    const double mean = 1 + damp * (damp + 1) / 2 * std::max(y.token_drift - v_.token_drift, 0.0) / heads;  // E u^-damp
+    for (Index t = 0; t < tokens_; ++t) {
+      const float* row = mix.view().row(t);
+      const double u = y.K(t, t) > 0 ? 1 + (static_cast<double>(dot_row(row, row, mix.cols())) / y.K(t, t) - 1) / heads : 1;
+      const auto w = static_cast<float>(std::sqrt(std::pow(u, -damp) / mean));
+      for (Index r = 0; r < out.rows(); ++r) out(r, t) *= w;
+    }
     return out;
   }
 
@@ -378,9 +358,8 @@ class Sampler {
   const Moment& q_;
   const Moment& k_;
   const Moment& v_;
-  Tensor<float> root_;
+  KernelDraw values_;
   Attention one_;
-  double channels_ = 0;
   Index most_ = 0;
 };
 
@@ -390,9 +369,8 @@ Moment push_sampled(const Attention& op, const Batch& batch, const Moment& q, co
   return Sampler(op, batch, q, k, v, draws).push();
 }
 
-Pulled pull_sampled(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v, const Kernel& G,
-                    Draws draws) {
-  return Sampler(op, batch, q, k, v, draws).pull(G);
+Pulled pull_sampled(const Attention& op, const PullDoor& p) {
+  return Sampler(op, p.batch, *p.x[0], *p.x[1], *p.x[2], p.draws).pull(p.y, p.dy);
 }
 
 }  // namespace stepzero

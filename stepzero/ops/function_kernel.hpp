@@ -146,6 +146,7 @@ void carry_spread(const Moment& x, const F& f, Moment& y) {
   const double slope = std::log(near / square) / (2 * std::log(1.01));  // d ln E f^2 / d ln E x^2
   y.drift = slope * slope * x.drift;
   y.token_drift = slope * slope * x.token_drift;
+  y.lone = slope * slope * x.lone;
   y.sampling = fourth / (square * square) - 1;
 }
 

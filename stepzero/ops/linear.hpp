@@ -53,6 +53,7 @@ inline Moment push_linear(const PushDoor& p, double gain, double n, Law b, Index
   y.noise = p.x[0]->noise + 1 / static_cast<double>(out);
   y.swing = p.x[0]->swing;
   y.drift = p.x[0]->level();
+  y.lone = p.x[0]->lone;
   y.token_drift = p.x[0]->token_drift + p.x[0]->own_sampling();
   if (p.theta[0].token_table && !p.x[0]->own.empty()) {
     y.own = p.x[0]->own;
@@ -136,6 +137,7 @@ struct Linear {
     Pulled up{{{.G = p.dy.G.scaled(gain(p.theta[0]))}}, {}};  // (6)
     up.dx[0].level = 2 * p.dy.G.sameness() / n;
     up.dx[0].noise = 1 / n;
+    up.dx[0].damp = p.dy.damp;
     if (!p.dy.radial.empty()) add_radial(p.x[0]->K, n, p.dy.radial, up.dx[0]);
     up.dtheta.assign(static_cast<std::size_t>(pieces), n * frobenius(p.x[0]->K, p.dy.G) * p.dy.weight_gain * share);  // (7)
     if (bias) up.dtheta.resize(static_cast<std::size_t>(2 * pieces), p.dy.G.sum() * share);

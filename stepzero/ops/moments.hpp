@@ -5,6 +5,7 @@
 //     up     G[t,s] = E <d_t, d_s>           summed over channels, d = dLoss/dx
 //
 // over the draw of the parameters, for the tokens that are really there.
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -40,6 +41,7 @@ struct Moment {
   // `sampling` that of x^2 / E[x^2] in one of them (2: Gaussian; 0: a norm fixes it).
   double drift = 0;
   double token_drift = 0;  // the same of a single token, which attention makes larger than that of their mean
+  double lone = 0;         // the part of token_drift that the products with other tokens know nothing of: attention makes it
   double sampling = 2;
   // What tells tokens apart: the variance over draws of the logarithm of its size, beyond what `noise` says; and the share
   // of it that lies along the token itself, times the width.
@@ -58,6 +60,8 @@ struct Moment {
   [[nodiscard]] double level() const { return drift + (width > 0 ? sampling * K.sameness() / static_cast<double>(width) : 0); }
   // how much smaller a cosine rho is in the mean over draws than that of the mean kernel: rho (1 - (1 - rho^2)/2 shrink)
   [[nodiscard]] double shrink(Index channels) const { return drift + (sampling - along) / static_cast<double>(channels); }
+  // E (u_t u_s)^(-1/2) for sizes u that vary on their own: how much larger a cosine is than that of the mean kernel
+  [[nodiscard]] double lift() const { return lone != 0 ? std::pow(1 + lone, 0.75) : 1; }
   [[nodiscard]] double own_sampling() const { return width > 0 ? sampling / static_cast<double>(width) : 0; }
   [[nodiscard]] double mean_at(Index t) const { return mean.empty() ? 0 : mean[static_cast<std::size_t>(t)]; }
   [[nodiscard]] double own_at(Index t) const { return own.empty() ? 0 : own[static_cast<std::size_t>(t)]; }
@@ -71,6 +75,7 @@ struct Adjoint {
       {};                  // E<d_t, x_t>: what the gradient has along the token itself; empty: 0. Products keep it, norms absorb it
   double along = 1;        // the share of the gradient's square along its own token, times the width: 1 at random, 0 behind a norm
   double flat = 1;         // along (1, ..., 1)
+  double damp = 0;         // the gradient at a token falls as the token grows in one draw: G_tt ~ |x_t|^(-2 damp)
   double level = 0;        // variance over draws of ln trace(G). A pull sets what it adds; the walk carries the rest
   double noise = 0;        // like Moment::noise, likewise carried by the walk
   double weight_gain = 1;  // E<K, G> over draws, in units of the product of the means: the weight's gradient feels their covariance

@@ -9,7 +9,7 @@
 //            dx = r (e - <e> [LayerNorm] - h <e h>)                         (5)
 //            dg = sum_t dy h,  db = sum_t dy                                (6)
 // Push       q_t = c (K_tt - [LayerNorm] mean_t^2),  c = 1 - flat/d (LayerNorm) or 1;  k_ts likewise       (7)
-//            L_ts = E[(u+g)^2] k_ts / sqrt((q_t + eps)(q_s + eps)) (1 - (1 - rho^2) shrink/2) + E[b^2],  rho as in (9)   (8)
+//            L_ts = E[(u+g)^2] k_ts / sqrt((q_t + eps)(q_s + eps)) (1 - (1 - rho^2) shrink/2) lift + E[b^2],  rho as in (9)   (8)
 // Pull       H_ts = E[(u+g)^2] G_ts / sqrt((q_t + eps)(q_s + eps)) (1 - along (c_t + c_s - c_t c_s rho^2)/d
 //            - [LayerNorm] flat/d),  c_t = q_t / (q_t + eps),  rho = k_ts / sqrt(q_t q_s)           (9)
 //            E||dg||^2 = sum_ts G_ts k_ts / sqrt((q_t + eps)(q_s + eps)),  E||db||^2 = sum_ts G_ts          (10)
@@ -70,13 +70,14 @@ struct Norm {
     const double g = gain_square(p.theta);
     const Law b = bias ? p.theta[first_bias()] : Law{};
     Moment y;
-    const double shrink = x.shrink(width);
+    const double shrink = x.shrink(width), lift = x.lift();
     const std::vector<double> size = inverse_size(x, tokens, 0);
     y.K = Kernel::from(tokens, [&](Index t, Index s) {
       const double k = centred_entry(x, t, s);
       const double rho = k * size[t] * size[s];
       const double apart = t == s ? 0 : std::max(1 - rho * rho, 0.0);
-      return g * k * r[t] * r[s] * (1 - apart / 2 * shrink) + b.second_moment();  // (8)
+      const double seen = (1 - apart / 2 * shrink) * (lift == 1 || t == s ? 1 : std::min(lift, 1 / std::max(std::abs(rho), 1e-9)));
+      return g * k * r[t] * r[s] * seen + b.second_moment();  // (8)
     });
     y.mean.resize(static_cast<std::size_t>(tokens), 0.0);
     y.own.resize(static_cast<std::size_t>(tokens), 0.0);
@@ -116,7 +117,7 @@ struct Norm {
       const double jensen = 1 + (3 * x.token_drift + together) / 4 + x.sampling / d * (3 + k * k) / 4;
       return g * (p.dy.G(t, s) - along(p, t, s)) * r[t] * r[s] * (1 - std::min(lost, d) / d) * jensen;  // (9)
     });
-    up.dx.push_back({.G = G, .along = 0, .flat = centred ? 0 : p.dy.flat, .level = x.level(), .weight_gain = p.dy.weight_gain});
+    up.dx.push_back({.G = G, .along = 0, .flat = centred ? 0 : p.dy.flat, .damp = 1, .level = x.level(), .weight_gain = p.dy.weight_gain});
     double dg = 0;
     for (Index t = 0; t < tokens; ++t) {
       for (Index s = 0; s < tokens; ++s) dg += p.dy.G(t, s) * centred_entry(x, t, s) * r[t] * r[s];  // (10)

@@ -71,6 +71,7 @@ struct Residual {
     y.drift = share * share * x.drift + (1 - share) * (1 - share) * f.drift;
     y.sampling = share * share * x.sampling + (1 - share) * (1 - share) * f.sampling + 4 * share * (1 - share);
     y.token_drift = share * share * x.token_drift + (1 - share) * (1 - share) * f.token_drift;
+    y.lone = share * share * x.lone + (1 - share) * (1 - share) * f.lone;
     y.flat = share * x.flat + (1 - share) * f.flat;
     return y;
   }
@@ -81,8 +82,8 @@ struct Residual {
     // a gradient that is orthogonal to the sum is not so to its parts
     const double share = a * p.x[0]->K.trace() / std::max(p.y.K.trace(), 1e-300);
     const double along = p.dy.along;
-    return {{{.G = p.dy.G.scaled(a), .along = share * along + 1 - share, .flat = p.dy.flat},
-             {.G = p.dy.G.scaled(b), .along = (1 - share) * along + share, .flat = p.dy.flat}},
+    return {{{.G = p.dy.G.scaled(a), .along = share * along + 1 - share, .flat = p.dy.flat, .damp = share * p.dy.damp},
+             {.G = p.dy.G.scaled(b), .along = (1 - share) * along + share, .flat = p.dy.flat, .damp = (1 - share) * p.dy.damp}},
             {}};  // (5)
   }
 

@@ -110,7 +110,8 @@ class Walk {
   [[nodiscard]] bool kept(std::size_t i) const {
     const Node& node = graph_.nodes[i];
     if (node.inputs.empty() || std::holds_alternative<Residual>(node.op) || std::holds_alternative<Attention>(node.op)) return true;
-    return batch_.tokens() <= 256 && node.params.empty() && !std::holds_alternative<Rotary>(node.op);  // kernels of functions take time
+    const bool scaled = std::holds_alternative<Linear>(node.op) || std::holds_alternative<LoraLinear>(node.op);  // shares its input's
+    return batch_.tokens() <= 256 && !scaled && !std::holds_alternative<Rotary>(node.op);                        // other kernels take time
   }
   void restore(std::size_t i) {
     if (!moments_[i].K.empty()) return;
@@ -174,8 +175,8 @@ class Walk {
     const auto& inputs = graph_.nodes[i].inputs;
     const auto before = inputs.empty() ? i : static_cast<std::size_t>(inputs[0]);
     const bool same = before != i && m.K.same_up_to_scale(moments_[before].K);  // a product with a matrix
-    const double cosine =
-        same ? *signal_.nodes[before].forward.token_cosine.predicted : token_cosine(m.K, batch_, m.shrink(channels_of(graph_.nodes[i].op)));
+    const double cosine = same ? *signal_.nodes[before].forward.token_cosine.predicted
+                               : std::min(m.lift() * token_cosine(m.K, batch_, m.shrink(channels_of(graph_.nodes[i].op))), 1.0);
     set(to.forward.token_cosine, cosine, cosine_spread(cosine, m.noise, batch_.length, m.swing));
   }
 
@@ -229,18 +230,20 @@ class Walk {
     to = {.G = to.G + d.G,
           .along = mine * to.along + (1 - mine) * d.along,
           .flat = mine * to.flat + (1 - mine) * d.flat,
+          .damp = mine * to.damp + (1 - mine) * d.damp,
           .level = deviation * deviation,
           .noise = noise};
   }
 
-  void record(NodeSignal& to, const Adjoint& d, Index channels) const {
+  void record(NodeSignal& to, const Adjoint& d, Index channels) {
     const double squares = d.G.trace();
     const double numbers = static_cast<double>(batch_.tokens() * channels);
     const double deviation = std::sqrt(d.level);
     set(to.backward.norm, std::sqrt(squares), std::sqrt(squares) * deviation / 2);
     set(to.backward.second_moment, squares / numbers, squares / numbers * deviation);
     if (batch_.length == 1) return;
-    const double cosine = token_cosine(d.G, batch_);
+    if (!d.G.same_up_to_scale(seen_.G)) seen_ = {d.G, token_cosine(d.G, batch_)};
+    const double cosine = seen_.cosine;
     set(to.backward.token_cosine, cosine, cosine_spread(cosine, d.noise, batch_.length));
   }
 
@@ -268,6 +271,10 @@ class Walk {
   Assignment assignment_;
   std::vector<Moment> moments_;
   std::vector<Adjoint> adjoints_;
+  struct {
+    Kernel G;
+    double cosine = 0;
+  } seen_;  // matrices and residuals hand one kernel on, up to its scale
   std::vector<std::size_t> last_use_;
   std::vector<double> squares_;     // E |d theta|^2
   std::vector<double> deviations_;  // its standard deviation over draws

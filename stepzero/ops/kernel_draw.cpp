@@ -1,0 +1,128 @@
+#include "stepzero/ops/kernel_draw.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "stepzero/core/random.hpp"
+#include "stepzero/kernels/decompose.hpp"
+#include "stepzero/kernels/random_fill.hpp"
+#include "stepzero/kernels/rows.hpp"
+
+namespace stepzero {
+
+Tensor<float> node_normals(std::uint64_t place, const char* name, Index draw, Index rows, Index columns) {
+  Tensor<float> z(rows, columns);
+  fill(Distribution::normal(1),
+       make_stream(static_cast<std::uint64_t>(draw), std::string("attention.") + name + "." + std::to_string(place)), 0,
+       std::span<float>(z.data(), static_cast<std::size_t>(z.size())));
+  return z;
+}
+
+Tensor<float> product(Trans ta, const Tensor<float>& a, const Tensor<float>& b) {
+  Tensor<float> out(ta == Trans::no ? a.rows() : a.cols(), b.cols());
+  gemm(ta, Trans::no, 1.0F, View<const float>(a), View<const float>(b), 0.0F, out.view());
+  return out;
+}
+
+namespace {
+
+std::vector<float> mean_row(View<const float> x) {
+  std::vector<float> mean(static_cast<std::size_t>(x.cols), 0.0F);
+  for (Index t = 0; t < x.rows; ++t) {
+    for (Index c = 0; c < x.cols; ++c) mean[static_cast<std::size_t>(c)] += x(t, c);
+  }
+  for (float& m : mean) m /= static_cast<float>(x.rows);
+  return mean;
+}
+
+}  // namespace
+
+KernelDraw::KernelDraw(const Moment& x, double noise, Index length, std::uint64_t place)
+    : x_(x), mean_root_(kernels::root(x.K, 1)), channels_(noise > 0 ? 1 / noise : 0), length_(length), place_(place) {
+  for (Index t0 = 0; t0 < x.K.tokens(); t0 += length) {
+    double sum = 0;
+    for (Index t = t0; t < t0 + length; ++t) {
+      for (Index s = t0; s < t0 + length; ++s) sum += x.K(t, s);
+    }
+    shared_.push_back(sum / static_cast<double>(length * length));
+  }
+}
+
+Tensor<float> KernelDraw::root(Index i) const {
+  Tensor<float> out = sample(i);
+  fix_sizes(out);
+  swing(out, i);
+  return out;
+}
+
+// The root of a sample covariance of `channels_` channels.
+Tensor<float> KernelDraw::sample(Index i) const {
+  const Index tokens = x_.K.tokens();
+  const double n = static_cast<double>(tokens);
+  const bool sharp = channels_ == 0 || channels_ > 100 * n;
+  const bool thin = !sharp && channels_ < n + 1;
+  const Index columns = thin ? std::max<Index>(1, static_cast<Index>(std::lround(channels_))) : tokens;
+  Tensor<float> b(tokens, columns);
+  if (sharp) {
+    for (Index t = 0; t < tokens; ++t) {
+      for (Index s = 0; s < tokens; ++s) b(t, s) = mean_root_(s, t);
+    }
+    return b;
+  }
+  b = node_normals(place_, "kernel", i, tokens, columns);
+  // Bartlett: below the diagonal normal, on it chi of falling degrees (here by its normal limit, Wilson-Hilferty)
+  for (Index t = 0; !thin && t < tokens; ++t) {
+    const double degrees = channels_ - static_cast<double>(t);
+    // with few degrees the limit may fall below 0, which a chi does not
+    const double cube = std::max(1 - 2 / (9 * degrees) + static_cast<double>(b(t, t)) * std::sqrt(2 / (9 * degrees)), 0.0);
+    b(t, t) = static_cast<float>(std::sqrt(degrees * cube * cube * cube));
+    for (Index s = t + 1; s < tokens; ++s) b(t, s) = 0;
+  }
+  Tensor<float> out = product(Trans::yes, mean_root_, b);
+  const auto norm = static_cast<float>(1 / std::sqrt(thin ? static_cast<double>(columns) : channels_));
+  for (Index j = 0; j < out.size(); ++j) out.data()[j] *= norm;
+  return out;
+}
+
+// A sample covariance varies on its diagonal by 2 / channels. Tokens that come from a norm vary by token_drift alone, which is
+// 0; and what all of them share does not vary either, for the noise is that of what tells them apart.
+void KernelDraw::fix_sizes(Tensor<float>& root) const {
+  const double fixed = channels_ > 0 ? 1 - std::sqrt(std::min(x_.token_drift * channels_ / 2, 1.0)) : 0;
+  if (fixed <= 0) return;
+  const auto factor = [&](double drawn, double mean) {
+    return static_cast<float>(drawn > 0 && mean > 0 ? std::pow(mean / drawn, fixed / 2) : 1);
+  };
+  for (Index t0 = 0; t0 < root.rows(); t0 += length_) {
+    const View<float> x = root.view().slice(t0, length_);
+    const std::vector<float> shared = mean_row(x);
+    const double drawn = static_cast<double>(dot_row(shared.data(), shared.data(), x.cols));
+    const float more = factor(drawn, shared_[static_cast<std::size_t>(t0 / length_)]) - 1;
+    for (Index t = 0; t < length_; ++t) {
+      float* row = x.row(t);
+      for (Index c = 0; c < x.cols; ++c) row[c] += more * shared[static_cast<std::size_t>(c)];
+      const float size = factor(static_cast<double>(dot_row(row, row, x.cols)), x_.K(t0 + t, t0 + t));
+      for (Index c = 0; c < x.cols; ++c) row[c] *= size;
+    }
+  }
+}
+
+// What the tokens of a sequence differ by is larger or smaller as a whole.
+void KernelDraw::swing(Tensor<float>& root, Index i) const {
+  if (x_.swing <= 1e-3) return;
+  const double z = static_cast<double>(node_normals(place_, "swing", i, 1, 1)(0, 0));
+  const auto size = static_cast<float>(std::exp(std::sqrt(x_.swing) * z / 2 - x_.swing / 4));
+  for (Index t0 = 0; t0 < root.rows(); t0 += length_) {
+    const View<float> x = root.view().slice(t0, length_);
+    const std::vector<float> shared = mean_row(x);
+    for (Index t = 0; t < x.rows; ++t) {
+      for (Index c = 0; c < x.cols; ++c) {
+        const float mean = shared[static_cast<std::size_t>(c)];
+        x(t, c) = mean + size * (x(t, c) - mean);
+      }
+    }
+  }
+}
+
+}  // namespace stepzero

@@ -1,0 +1,39 @@
+#pragma once
+// Kernels as single draws of a model show them: they differ from the mean kernel, like a sample covariance of as many
+// channels as the wire's noise stands for.
+#include <cstdint>
+#include <vector>
+
+#include "stepzero/core/view.hpp"
+#include "stepzero/kernels/gemm.hpp"
+#include "stepzero/ops/moments.hpp"
+
+namespace stepzero {
+
+// Numbers of N(0, 1) from the stream of a node, which its place in the graph names.
+Tensor<float> node_normals(std::uint64_t place, const char* name, Index draw, Index rows, Index columns);
+
+Tensor<float> product(Trans ta, const Tensor<float>& a, const Tensor<float>& b);
+
+class KernelDraw {
+ public:
+  // `noise` is what of x.noise belongs to all readers of the wire's input.
+  KernelDraw(const Moment& x, double noise, Index length, std::uint64_t place);
+
+  // F, (T, rank), with F F' the kernel of draw i.
+  [[nodiscard]] Tensor<float> root(Index i) const;
+
+ private:
+  [[nodiscard]] Tensor<float> sample(Index i) const;
+  void fix_sizes(Tensor<float>& root) const;
+  void swing(Tensor<float>& root, Index i) const;
+
+  const Moment& x_;
+  Tensor<float> mean_root_;
+  std::vector<double> shared_;  // of each sequence: the square of what its tokens have in common, the mean of the kernel
+  double channels_;             // 0: as many as it takes
+  Index length_;
+  std::uint64_t place_;
+};
+
+}  // namespace stepzero
