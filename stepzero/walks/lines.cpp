@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <numeric>
 
 namespace stepzero {
 
@@ -13,9 +12,12 @@ constexpr std::size_t kMostSuspects = 256;  // columns that are looked at
 // Places in the order of their keys.
 template <class Key>
 std::vector<std::size_t> by_key(const std::vector<Key>& keys) {
+  std::vector<std::pair<Key, std::size_t>> pairs;
+  pairs.reserve(keys.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) pairs.emplace_back(keys[i], i);
+  std::ranges::sort(pairs);
   std::vector<std::size_t> order(keys.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::sort(order, [&](std::size_t a, std::size_t b) { return std::pair(keys[a], a) < std::pair(keys[b], b); });
+  std::ranges::transform(pairs, order.begin(), [](const auto& pair) { return pair.second; });
   return order;
 }
 

@@ -33,15 +33,6 @@ std::vector<std::uint32_t>& tables(std::size_t pieces) {
   return counts;
 }
 
-void merge_tables(std::vector<PieceTally>& into) {
-  std::vector<std::uint32_t>& counts = tables(into.size());
-  for (std::size_t p = 0; p < into.size(); ++p) {
-    std::uint32_t* const even = counts.data() + 2 * kPatterns * p;
-    for (std::size_t i = 0; i < kPatterns; ++i) into[p].counts[i] += std::uint64_t{even[i]} + even[i + kPatterns];
-    std::fill_n(even, 2 * kPatterns, 0U);
-  }
-}
-
 void merge(std::vector<PieceTally>& into, const std::vector<PieceTally>& from) {
   for (std::size_t p = 0; p < into.size(); ++p) {
     into[p].sums.merge(from[p].sums);
@@ -77,8 +68,10 @@ TensorScan::TensorScan(const CheckpointFiles& files, const CheckpointTensor& ten
   }
   std::vector<float> head(std::min<std::uint64_t>(tensor.elements, kLine));
   if (!head.empty() && files.read_f32(tensor, 0, head)) {
-    const auto sums = kernels::power_sums(Stored::f32, head.data(), head.size(), 0);
-    pivot_ = sums.count > 0 ? static_cast<double>(static_cast<float>(sums.sums[0] / static_cast<double>(sums.count))) : 0;
+    const auto sums = kernels::power_sums(Stored::f32, head.data(), {1, head.size(), head.size()}, 0);
+    const double n = static_cast<double>(std::max<std::uint64_t>(1, sums.count)), mean = sums.sums[0] / n;
+    // about 0 when the mean is small beside the spread: nothing is lost, and a subtraction saved
+    pivot_ = 5 * mean * mean > sums.sums[1] / n ? static_cast<double>(static_cast<float>(mean)) : 0;
   }
 }
 
@@ -120,22 +113,17 @@ float TensorScan::number(const std::byte* at) const {
                                    : half_to_float(static_cast<std::uint16_t>(word));
 }
 
-void TensorScan::tally_segment(const std::byte* at, std::size_t n, std::size_t piece, Slab& slab) const {
-  if (moments_only_ || stored_ == Stored::f32) slab.pieces[piece].sums.merge(kernels::power_sums(stored_, at, n, pivot_));
+void TensorScan::tally_segment(const std::byte* at, const kernels::Rows& rows, std::size_t piece, Slab& slab) const {
+  if (moments_only_ || stored_ == Stored::f32) slab.pieces[piece].sums.merge(kernels::power_sums(stored_, at, rows, pivot_));
   if (moments_only_) return;
-  std::uint32_t* const counts = tables(pieces_).data() + 2 * kPatterns * piece;
-  if (stored_ == Stored::f32)
-    kernels::count_upper_halves(reinterpret_cast<const float*>(at), n, counts);
-  else
-    kernels::count_patterns(reinterpret_cast<const std::uint16_t*>(at), n, counts);
+  kernels::count_patterns(stored_, at, rows, tables(pieces_).data() + 2 * kPatterns * piece, slab.ranges[piece]);
 }
 
 void TensorScan::tally(const Chunk& chunk, const Band& band, Slab& slab) const {
-  if (band.segments.size() == 1) return tally_segment(chunk.data, chunk.numbers, band.segments[0].piece, slab);
-  for (Index r = 0; r < chunk.rows; ++r) {
-    const std::byte* const row = chunk.data + static_cast<std::size_t>(r * line_) * width();
-    for (const Segment& s : band.segments)
-      tally_segment(row + static_cast<std::size_t>(s.col0) * width(), static_cast<std::size_t>(s.cols), s.piece, slab);
+  if (band.segments.size() == 1) return tally_segment(chunk.data, {1, chunk.numbers, chunk.numbers}, band.segments[0].piece, slab);
+  for (const Segment& s : band.segments) {
+    const kernels::Rows rows{static_cast<std::size_t>(chunk.rows), static_cast<std::size_t>(s.cols), static_cast<std::size_t>(line_)};
+    tally_segment(chunk.data + static_cast<std::size_t>(s.col0) * width(), rows, s.piece, slab);
   }
 }
 
@@ -170,6 +158,7 @@ void TensorScan::step(const Chunk& chunk, const Band& band, const Reading& readi
 TensorScan::Slab TensorScan::start_slab(const Reading& reading) const {
   Slab slab;
   slab.pieces.resize(pieces_);
+  slab.ranges.resize(pieces_);
   for (PieceTally& p : slab.pieces) {
     p.sums.pivot = pivot_;
     if (reading.step) p.z.assign(static_cast<std::size_t>(line_), 0);
@@ -211,7 +200,6 @@ Expected<std::vector<PieceTally>> TensorScan::read(const Reading& reading, const
   std::vector<Slab> done(static_cast<std::size_t>(count));
   std::vector<PieceTally> total = start_slab(reading).pieces;
   const bool counts = reading.count && !moments_only_;
-  for (PieceTally& p : total) p.counts.assign(counts ? kPatterns : 0, 0);
   std::mutex merging;
   parallel_for(count, [&](Index i) {
     Slab& slab = done[static_cast<std::size_t>(i)];
@@ -219,7 +207,7 @@ Expected<std::vector<PieceTally>> TensorScan::read(const Reading& reading, const
     const Index row0 = std::min(lines_, i * rows), row1 = std::min(lines_, row0 + rows);
     slab.done = read_slab(row0, row1, reading, slab);
     const std::lock_guard lock(merging);  // whole numbers: the order is free
-    if (counts) merge_tables(total);
+    for (std::size_t p = 0; counts && p < pieces_; ++p) total[p].counts.take(tables(pieces_).data() + 2 * kPatterns * p, slab.ranges[p]);
     if (progress)
       progress(tensor_.encoding.bytes_of(std::min(tensor_.elements, static_cast<std::uint64_t>(row1 * line_))) -
                tensor_.encoding.bytes_of(std::min(tensor_.elements, static_cast<std::uint64_t>(row0 * line_))));

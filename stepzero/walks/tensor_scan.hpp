@@ -12,7 +12,7 @@ namespace stepzero {
 
 // What a reading leaves of a piece.
 struct PieceTally {
-  std::vector<std::uint64_t> counts;  // of patterns
+  PatternCounts counts;
   kernels::PowerSums sums;            // of floats, and of all when only moments are wanted
   double diagonal = 0;                // sum over (i, i)
   std::vector<float> z;               // W'W v, over the columns
@@ -55,6 +55,7 @@ class TensorScan {
   };
   struct Slab {
     std::vector<PieceTally> pieces;
+    std::vector<kernels::PatternRange> ranges;  // of what the thread's tables hold of each piece
     Expected<void> done;
   };
 
@@ -63,7 +64,7 @@ class TensorScan {
   [[nodiscard]] Slab start_slab(const Reading& reading) const;
   Expected<void> read_slab(Index row0, Index row1, const Reading& reading, Slab& slab) const;
   void tally(const Chunk& chunk, const Band& band, Slab& slab) const;
-  void tally_segment(const std::byte* at, std::size_t n, std::size_t piece, Slab& slab) const;
+  void tally_segment(const std::byte* at, const kernels::Rows& rows, std::size_t piece, Slab& slab) const;
   void tally_diagonal(const Chunk& chunk, const Band& band, Slab& slab) const;
   void step(const Chunk& chunk, const Band& band, const Reading& reading, Slab& slab) const;
   Expected<std::vector<PieceTally>> read(const Reading& reading, const Progress& progress) const;
