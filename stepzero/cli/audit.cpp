@@ -76,13 +76,13 @@ int run(const AuditFlags& flags) {
   }
   Progress progress("reading", flags.quiet);
   const double start = seconds();
+  const double total = static_cast<double>(std::max<std::uint64_t>(files->bytes(), 1));
   std::uint64_t done = 0;
   std::mutex one;
   options.progress = [&](std::uint64_t bytes) {
     const std::lock_guard lock(one);
     done += bytes;
-    progress.show(static_cast<double>(done) / static_cast<double>(std::max<std::uint64_t>(files->bytes(), 1)),
-                  fmt::format("{:.1f} GB/s", static_cast<double>(done) * 1e-9 / (seconds() - start)));
+    progress.show(static_cast<double>(done) / total, fmt::format("{:.1f} GB/s", static_cast<double>(done) * 1e-9 / (seconds() - start)));
   };
   const auto result = audit(*files, options);
   if (!result) return complain(result.error());

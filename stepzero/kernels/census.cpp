@@ -2,6 +2,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "stepzero/kernels/census.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -14,31 +15,51 @@
 HWY_BEFORE_NAMESPACE();
 namespace stepzero::kernels::HWY_NAMESPACE {
 
-template <class L>
-float Step(const typename L::Type* w, std::size_t n, const float* v, float* z) {
+// R rows at once: v is read, z read and written once for all of them. A row's y has the same bits in any company.
+template <class L, int R>
+void Step(const typename L::Type* w, std::size_t stride, std::size_t n, const float* v, float* z, float* y) {
   const Floats df;
   const std::size_t lanes = hn::Lanes(df);
-  auto y0 = hn::Zero(df), y1 = y0, y2 = y0, y3 = y0;
+  hn::Vec<Floats> even[R], odd[R];
+  for (int r = 0; r < R; ++r) even[r] = odd[r] = hn::Zero(df);
   std::size_t i = 0;
-  for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    y0 = hn::MulAdd(L::Load(df, w + i), hn::LoadU(df, v + i), y0);
-    y1 = hn::MulAdd(L::Load(df, w + i + lanes), hn::LoadU(df, v + i + lanes), y1);
-    y2 = hn::MulAdd(L::Load(df, w + i + 2 * lanes), hn::LoadU(df, v + i + 2 * lanes), y2);
-    y3 = hn::MulAdd(L::Load(df, w + i + 3 * lanes), hn::LoadU(df, v + i + 3 * lanes), y3);
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const auto v0 = hn::LoadU(df, v + i), v1 = hn::LoadU(df, v + i + lanes);
+    for (int r = 0; r < R; ++r) {
+      const auto* const row = w + static_cast<std::size_t>(r) * stride + i;
+      hwy::Prefetch(row + R * stride);
+      even[r] = hn::MulAdd(L::Load(df, row), v0, even[r]);
+      odd[r] = hn::MulAdd(L::Load(df, row + lanes), v1, odd[r]);
+    }
   }
-  for (; i + lanes <= n; i += lanes) y0 = hn::MulAdd(L::Load(df, w + i), hn::LoadU(df, v + i), y0);
-  float y = hn::GetLane(hn::SumOfLanes(df, hn::Add(hn::Add(y0, y1), hn::Add(y2, y3))));
-  for (; i < n; ++i) y = std::fma(L::One(w + i), v[i], y);
-  const auto all = hn::Set(df, y);
-  for (i = 0; i + lanes <= n; i += lanes) hn::StoreU(hn::MulAdd(all, L::Load(df, w + i), hn::LoadU(df, z + i)), df, z + i);
-  for (; i < n; ++i) z[i] = std::fma(y, L::One(w + i), z[i]);
-  return y;
+  hn::Vec<Floats> all[R];
+  for (int r = 0; r < R; ++r) {
+    const auto* const row = w + static_cast<std::size_t>(r) * stride;
+    y[r] = hn::GetLane(hn::SumOfLanes(df, hn::Add(even[r], odd[r])));
+    for (std::size_t k = i; k < n; ++k) y[r] = std::fma(L::One(row + k), v[k], y[r]);
+    all[r] = hn::Set(df, y[r]);
+  }
+  for (i = 0; i + lanes <= n; i += lanes) {
+    auto sum = hn::LoadU(df, z + i);
+    for (int r = 0; r < R; ++r) sum = hn::MulAdd(all[r], L::Load(df, w + static_cast<std::size_t>(r) * stride + i), sum);
+    hn::StoreU(sum, df, z + i);
+  }
+  for (; i < n; ++i) {
+    for (int r = 0; r < R; ++r) z[i] = std::fma(y[r], L::One(w + static_cast<std::size_t>(r) * stride + i), z[i]);
+  }
 }
 
-float StepOf(Stored stored, const void* w, std::size_t n, const float* v, float* z) {
-  if (stored == Stored::f32) return Step<LoadFloat>(static_cast<const float*>(w), n, v, z);
+template <class L>
+void Steps(const typename L::Type* w, const Rows& rows, const float* v, float* z, float* y) {
+  std::size_t r = 0;
+  for (; r + 4 <= rows.count; r += 4) Step<L, 4>(w + r * rows.stride, rows.stride, rows.length, v, z, y + r);
+  for (; r < rows.count; ++r) Step<L, 1>(w + r * rows.stride, rows.stride, rows.length, v, z, y + r);
+}
+
+void StepsOf(Stored stored, const void* w, const Rows& rows, const float* v, float* z, float* y) {
+  if (stored == Stored::f32) return Steps<LoadFloat>(static_cast<const float*>(w), rows, v, z, y);
   const auto* words = static_cast<const std::uint16_t*>(w);
-  return stored == Stored::bf16 ? Step<LoadBrain>(words, n, v, z) : Step<LoadHalf>(words, n, v, z);
+  return stored == Stored::bf16 ? Steps<LoadBrain>(words, rows, v, z, y) : Steps<LoadHalf>(words, rows, v, z, y);
 }
 
 // Taken as signed integers the extremes of a sign lie at one end, as unsigned ones at the other.
@@ -88,30 +109,36 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace stepzero::kernels {
 
-HWY_EXPORT(StepOf);
+HWY_EXPORT(StepsOf);
 HWY_EXPORT(RangeOf);
 
-float gram_step(Stored stored, const void* w, std::size_t n, const float* v, float* z) {
-  return HWY_DYNAMIC_DISPATCH(StepOf)(stored, w, n, v, z);
+void gram_steps(Stored stored, const void* w, const Rows& rows, const float* v, float* z, float* y) {
+  HWY_DYNAMIC_DISPATCH(StepsOf)(stored, w, rows, v, z, y);
 }
 
 namespace {
 
+// Bytes from here that the second cache is asked for: counting leaves memory idle, what follows does not.
+constexpr std::size_t kAhead = 65536;
+
 void count_halves(const std::uint16_t* x, std::size_t n, std::uint32_t* tables) {
   std::uint32_t *const even = tables, *const odd = tables + kPatterns;
   std::size_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    std::uint64_t a = 0, b = 0;
-    std::memcpy(&a, x + i, sizeof a);
-    std::memcpy(&b, x + i + 4, sizeof b);
-    ++even[a & 0xFFFFU];
-    ++odd[b & 0xFFFFU];
-    ++even[a >> 16 & 0xFFFFU];
-    ++odd[b >> 16 & 0xFFFFU];
-    ++even[a >> 32 & 0xFFFFU];
-    ++odd[b >> 32 & 0xFFFFU];
-    ++even[a >> 48];
-    ++odd[b >> 48];
+  for (; i + 32 <= n; i += 32) {
+    __builtin_prefetch(reinterpret_cast<const char*>(x + i) + kAhead, 0, 2);
+    for (std::size_t k = i; k < i + 32; k += 8) {
+      std::uint64_t a = 0, b = 0;
+      std::memcpy(&a, x + k, sizeof a);
+      std::memcpy(&b, x + k + 4, sizeof b);
+      ++even[a & 0xFFFFU];
+      ++odd[b & 0xFFFFU];
+      ++even[a >> 16 & 0xFFFFU];
+      ++odd[b >> 16 & 0xFFFFU];
+      ++even[a >> 32 & 0xFFFFU];
+      ++odd[b >> 32 & 0xFFFFU];
+      ++even[a >> 48];
+      ++odd[b >> 48];
+    }
   }
   for (; i < n; ++i) ++even[x[i]];
 }

@@ -39,7 +39,7 @@ void count_patterns(Stored stored, const void* x, const Rows& rows, std::uint32_
 // to 1e-7 of the powers' own size: who wants them exact counts patterns. 0 is the fastest pivot.
 PowerSums power_sums(Stored stored, const void* x, const Rows& rows, double pivot);
 
-// y = sum_c w_c v_c, then z_c += y w_c; returns y. Equal rows give equal y; equal columns give equal z.
-float gram_step(Stored stored, const void* w, std::size_t n, const float* v, float* z);
+// Of every row y = sum_c w_c v_c, then z_c += y w_c. Equal rows give equal y; equal columns give equal z.
+void gram_steps(Stored stored, const void* w, const Rows& rows, const float* v, float* z, float* y);
 
 }  // namespace stepzero::kernels

@@ -7,8 +7,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "stepzero/kernels/power_sums.cpp"
-#include <hwy/foreach_target.h>
 #include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -161,7 +161,8 @@ void Put(const Extremes& e, PowerSums& out) {
   hn::StoreU(e.high, d, high.data());
   hn::StoreU(e.low, d, low.data());
   const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d));
-  const std::uint16_t most = *std::max_element(high.begin(), high.begin() + lanes), least = *std::min_element(low.begin(), low.begin() + lanes);
+  const std::uint16_t most = *std::max_element(high.begin(), high.begin() + lanes),
+                      least = *std::min_element(low.begin(), low.begin() + lanes);
   const auto positive = static_cast<std::uint16_t>(*std::max_element(top.begin(), top.begin() + lanes));
   const std::uint16_t smallest = most >= 0x8000U ? most : least, largest = positive < 0x8000U ? positive : least;
   out.min = std::min(out.min, static_cast<double>(L::One(&smallest)));

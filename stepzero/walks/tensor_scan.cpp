@@ -16,7 +16,7 @@ using kernels::Stored;
 
 constexpr Index kLine = 4096;              // numbers of a stretch of what is no matrix
 constexpr Index kChunk = 32768;            // numbers read, counted and multiplied while they are in the cache
-constexpr Index kSlab = Index{1} << 21;    // numbers a thread takes at a time
+constexpr Index kSlab = Index{1} << 22;    // numbers a thread takes at a time
 constexpr Index kMostSlabs = 64;           // each keeps W'W v until all are done
 constexpr Index kWidest = Index{1} << 20;  // of a row
 constexpr Index kMostRows = Index{1} << 22;
@@ -139,19 +139,20 @@ void TensorScan::tally_diagonal(const Chunk& chunk, const Band& band, Slab& slab
 }
 
 void TensorScan::step(const Chunk& chunk, const Band& band, const Reading& reading, Slab& slab) const {
-  for (Index r = 0; r < chunk.rows; ++r) {
-    const std::byte* const row = chunk.data + static_cast<std::size_t>(r * line_) * width();
-    std::uint64_t key = 0;
-    for (const Segment& s : band.segments) {
-      const auto at = static_cast<std::size_t>(s.col0);
-      const float y = kernels::gram_step(stored_, row + at * width(), static_cast<std::size_t>(s.cols), (*reading.v)[s.piece].data() + at,
-                                         slab.pieces[s.piece].z.data() + at);
-      key = mix(key, std::bit_cast<std::uint32_t>(y));
-    }
-    if (reading.row_keys == nullptr) continue;
+  const auto rows = static_cast<std::size_t>(chunk.rows), stride = static_cast<std::size_t>(line_);
+  std::vector<float> y(rows);
+  std::vector<std::uint64_t> keys(rows);
+  for (const Segment& s : band.segments) {
+    const auto at = static_cast<std::size_t>(s.col0);
+    kernels::gram_steps(stored_, chunk.data + at * width(), {rows, static_cast<std::size_t>(s.cols), stride},
+                        (*reading.v)[s.piece].data() + at, slab.pieces[s.piece].z.data() + at, y.data());
+    for (std::size_t r = 0; r < rows; ++r) keys[r] = mix(keys[r], std::bit_cast<std::uint32_t>(y[r]));
+  }
+  if (reading.row_keys == nullptr) return;
+  for (std::size_t r = 0; r < rows; ++r) {
     std::uint64_t head = 0;
-    std::memcpy(&head, row, sizeof head);
-    (*reading.row_keys)[static_cast<std::size_t>(chunk.row0 + r)] = mix(key, head);
+    std::memcpy(&head, chunk.data + r * stride * width(), sizeof head);
+    (*reading.row_keys)[static_cast<std::size_t>(chunk.row0) + r] = mix(keys[r], head);
   }
 }
 

@@ -13,9 +13,9 @@ namespace stepzero {
 // What a reading leaves of a piece.
 struct PieceTally {
   PatternCounts counts;
-  kernels::PowerSums sums;            // of floats, and of all when only moments are wanted
-  double diagonal = 0;                // sum over (i, i)
-  std::vector<float> z;               // W'W v, over the columns
+  kernels::PowerSums sums;  // of floats, and of all when only moments are wanted
+  double diagonal = 0;      // sum over (i, i)
+  std::vector<float> z;     // W'W v, over the columns
 };
 
 class TensorScan {
