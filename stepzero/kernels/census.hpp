@@ -36,7 +36,8 @@ struct PatternRange {
 void count_patterns(Stored stored, const void* x, const Rows& rows, std::uint32_t* tables, PatternRange& range);
 
 // `x` holds the rows' numbers as stored, aligned for their type. Sums of floats are right to 1e-12, those of 16-bit numbers
-// to 1e-7 of the powers' own size: who wants them exact counts patterns. 0 is the fastest pivot.
+// to 1e-7 of the powers' own size (3e-7 where a few outweigh all): who wants them exact counts patterns. 0 is the fastest
+// pivot; one of few bits keeps differences exact.
 PowerSums power_sums(Stored stored, const void* x, const Rows& rows, double pivot);
 
 // Of every row y = sum_c w_c v_c, then z_c += y w_c. Equal rows give equal y; equal columns give equal z.

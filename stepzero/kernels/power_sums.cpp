@@ -192,7 +192,7 @@ HWY_INLINE void Flush(hn::Vec<Floats> from, hn::Vec<Doubles>& to) {
 }
 
 // Vectors whose powers are summed in float: the rounding of so few is 1e-7 in one lane, and less over all.
-inline constexpr std::size_t kBurst = 32;
+inline constexpr std::size_t kBurst = 16;
 
 // Numbers from here that are asked for already: the processor's own prefetcher stops at every page of 4 KB.
 inline constexpr std::size_t kAhead = 3072;

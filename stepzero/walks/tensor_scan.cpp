@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "stepzero/core/parallel.hpp"
@@ -70,8 +71,10 @@ TensorScan::TensorScan(const CheckpointFiles& files, const CheckpointTensor& ten
   if (!head.empty() && files.read_f32(tensor, 0, head)) {
     const auto sums = kernels::power_sums(Stored::f32, head.data(), {1, head.size(), head.size()}, 0);
     const double n = static_cast<double>(std::max<std::uint64_t>(1, sums.count)), mean = sums.sums[0] / n;
-    // about 0 when the mean is small beside the spread: nothing is lost, and a subtraction saved
-    pivot_ = 5 * mean * mean > sums.sums[1] / n ? static_cast<double>(static_cast<float>(mean)) : 0;
+    // about 0 when the mean is small beside the spread: nothing is lost, and a subtraction saved; else of few bits, so that
+    // differences are exact
+    const auto coarse = static_cast<double>(bfloat16_to_float(float_to_bfloat16(static_cast<float>(mean))));
+    pivot_ = 5 * mean * mean > sums.sums[1] / n && std::isfinite(coarse) ? coarse : 0;
   }
 }
 
@@ -171,8 +174,13 @@ Expected<void> TensorScan::read_slab(Index row0, Index row1, const Reading& read
   const Encoding& e = tensor_.encoding;
   const auto elements = tensor_.elements;
   const auto begin = static_cast<std::uint64_t>(row0 * line_), end = std::min(elements, static_cast<std::uint64_t>(row1 * line_));
-  const auto bytes = files_.map(tensor_, e.bytes_of(begin), e.bytes_of(end - begin));
-  if (!bytes) return std::unexpected(bytes.error());
+  std::optional<CheckpointFiles::Bytes> own;
+  std::optional<CheckpointFiles::Bytes>& bytes = begin == 0 && end == elements ? held_ : own;
+  if (!bytes) {
+    auto mapped = files_.map(tensor_, e.bytes_of(begin), e.bytes_of(end - begin));
+    if (!mapped) return std::unexpected(mapped.error());
+    bytes = std::move(*mapped);
+  }
   const std::byte* const base = bytes->get().data();
   const bool copied = !decoded_ && reinterpret_cast<std::uintptr_t>(base) % width() != 0;
   std::vector<float> buffer(decoded_ || copied ? static_cast<std::size_t>(std::max(kChunk, line_)) : 0);

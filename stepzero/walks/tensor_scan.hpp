@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "stepzero/kernels/census.hpp"
@@ -84,6 +85,7 @@ class TensorScan {
   std::vector<Index> first_rows_;  // of each piece, where its diagonal begins
   std::vector<Index> first_cols_;
   double pivot_ = 0;
+  mutable std::optional<CheckpointFiles::Bytes> held_;  // of a tensor in one slab: mapped once for all its readings
 };
 
 }  // namespace stepzero
