@@ -236,7 +236,7 @@ Expected<std::vector<TensorCensus>> take_census(const CheckpointFiles& files, co
     else
       small.push_back(i);
   }
-  std::ranges::stable_sort(small, std::greater<>(), [&](std::size_t i) { return tensors[i]->elements; });
+  std::ranges::sort(small, std::greater<>(), [&](std::size_t i) { return std::pair(tensors[i]->elements, i); });
   parallel_for(static_cast<Index>(small.size()), [&](Index i) { take(small[static_cast<std::size_t>(i)]); });
   const auto broken = std::ranges::find(failed, 1);
   if (broken != failed.end()) return std::unexpected(errors[static_cast<std::size_t>(broken - failed.begin())]);
