@@ -31,7 +31,7 @@ void patch(int signal, siginfo_t* info, void*) {
   for (Slot& slot : slots) {
     if (at < slot.begin.load() || at >= slot.end.load() || slot.begin.load() <= kTaken) continue;
     slot.broken.store(true);
-    void* const page = reinterpret_cast<void*>(at / page_size[0] * page_size[0]);
+    void* const page = static_cast<std::byte*>(info->si_addr) - at % page_size[0];
     if (::mmap(page, page_size[0], PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) return;
   }
   std::signal(signal, SIG_DFL);  // none of ours: it strikes again and ends the program
