@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "stepzero/cli/command.hpp"
+#include "stepzero/cli/present.hpp"
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/models/model.hpp"
@@ -16,7 +17,7 @@ namespace stepzero::cli {
 namespace {
 
 struct AuditFlags {
-  std::string path, config, scheme, baseline, like;
+  std::string path, config, scheme, baseline, like, html;
   std::string fail_on = "warning";
   std::vector<std::string> set;
   bool json = false, quiet = false, full = false, moments = false, follow_symlinks = false, lenient = false;
@@ -76,18 +77,21 @@ int run(const AuditFlags& flags) {
   }
   Progress progress("reading", flags.quiet);
   const double start = seconds();
+  const double total = static_cast<double>(std::max<std::uint64_t>(files->bytes(), 1));
   std::uint64_t done = 0;
   std::mutex one;
   options.progress = [&](std::uint64_t bytes) {
     const std::lock_guard lock(one);
     done += bytes;
-    progress.show(static_cast<double>(done) / static_cast<double>(std::max<std::uint64_t>(files->bytes(), 1)),
-                  fmt::format("{:.1f} GB/s", static_cast<double>(done) * 1e-9 / (seconds() - start)));
+    progress.show(static_cast<double>(done) / total, fmt::format("{:.1f} GB/s", static_cast<double>(done) * 1e-9 / (seconds() - start)));
   };
   const auto result = audit(*files, options);
   if (!result) return complain(result.error());
   for (const std::string& warning : result->warnings) {
     if (!flags.quiet) fmt::print(stderr, "stepzero: warning: {}\n", warning);
+  }
+  if (!flags.html.empty()) {
+    if (const auto written = write_file(flags.html, audit_html(*result)); !written) return complain(written.error());
   }
   const std::string text = flags.json ? audit_json(*result) + "\n" : audit_text(*result, flags.full);
   if (const int code = print(text); code != Exit::fine) return code;
@@ -114,11 +118,12 @@ void declare_audit(CLI::App& app, int& exit_code) {
   verb->add_flag("--follow-symlinks", flags->follow_symlinks, "read shards that are links to elsewhere");
   verb->add_flag("--lenient", flags->lenient, "accept white space before a safetensors header");
   verb->add_flag("--json", flags->json, "the result as JSON (stepzero.audit/1)");
+  verb->add_option("--html", flags->html, "also write one self-contained page: findings, a row a tensor with its histogram");
   verb->add_flag("--quiet", flags->quiet, "no progress, no warnings");
   verb->footer(
       "Pickles (.pt, .bin) are never read.\n\nExamples:\n  stepzero audit model.safetensors\n  stepzero audit checkpoint/ --scheme "
       "llama-depth --fail-on error\n"
-      "  stepzero audit step1000.safetensors --baseline step0.safetensors\n");
+      "  stepzero audit step1000.safetensors --baseline step0.safetensors --html audit.html\n");
   verb->callback([flags, &exit_code] { exit_code = run(*flags); });
 }
 

@@ -101,6 +101,10 @@ Expected<void> CheckpointFiles::read_bytes(const CheckpointTensor& tensor, std::
   return (*file)->read(tensor.offset + first, out);
 }
 
+namespace {
+constexpr std::uint64_t kWorthMapping = std::uint64_t{1} << 18;
+}
+
 Expected<CheckpointFiles::Bytes> CheckpointFiles::map(const CheckpointTensor& tensor, std::uint64_t first, std::uint64_t count) const {
   auto file = acquire(tensor.file);
   if (!file) return std::unexpected(file.error());
@@ -108,7 +112,8 @@ Expected<CheckpointFiles::Bytes> CheckpointFiles::map(const CheckpointTensor& te
   bytes.file_ = std::move(*file);
   bytes.offset_ = tensor.offset + first;
   if (count == 0) return bytes;
-  bytes.mapping_ = bytes.file_->map(bytes.offset_, count);
+  // a short copy costs less than a mapping, which every core must forget again
+  if (count >= kWorthMapping) bytes.mapping_ = bytes.file_->map(bytes.offset_, count);
   if (!bytes.mapping_.bytes().empty()) return bytes;
   bytes.copy_.resize(count);
   if (auto done = read_bytes(tensor, first, bytes.copy_); !done) return std::unexpected(done.error());

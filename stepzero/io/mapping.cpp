@@ -1,5 +1,6 @@
 // Memory that stands for a file. A page behind the file's end gives SIGBUS; the handler puts a page of zeros there, notes
 // which mapping is broken, and the reader goes on to ask intact().
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <csignal>
@@ -19,6 +20,7 @@ struct Slot {
   std::atomic<bool> broken = false;
 };
 
+constexpr std::uint64_t kHugePage = std::uint64_t{1} << 21;
 constexpr std::uintptr_t kTaken = 1;
 std::array<Slot, 512> slots;
 std::array<std::uintptr_t, 1> page_size;
@@ -29,7 +31,7 @@ void patch(int signal, siginfo_t* info, void*) {
   for (Slot& slot : slots) {
     if (at < slot.begin.load() || at >= slot.end.load() || slot.begin.load() <= kTaken) continue;
     slot.broken.store(true);
-    void* const page = reinterpret_cast<void*>(at / page_size[0] * page_size[0]);
+    void* const page = static_cast<std::byte*>(info->si_addr) - at % page_size[0];
     if (::mmap(page, page_size[0], PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) return;
   }
   std::signal(signal, SIG_DFL);  // none of ours: it strikes again and ends the program
@@ -65,8 +67,10 @@ Mapping InputFile::map(std::uint64_t offset, std::uint64_t length) const {
   guard();
   const int slot = take_slot();
   if (slot < 0) return mapping;
-  const std::uint64_t start = offset / page_size[0] * page_size[0];
-  const std::size_t whole = length + (offset - start);
+  // Out to the borders of huge pages: where the system keeps the file in such, one fault brings one of them.
+  const std::uint64_t unit = length >= kHugePage ? kHugePage : page_size[0];
+  const std::uint64_t start = offset / unit * unit;
+  const std::uint64_t whole = std::min((offset + length + unit - 1) / unit * unit, size_) - start;
   void* const at = ::mmap(nullptr, whole, PROT_READ, MAP_SHARED, fd_.get(), static_cast<off_t>(start));
   if (at == MAP_FAILED) {
     slot_of(slot).begin.store(0);

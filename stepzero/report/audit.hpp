@@ -12,4 +12,7 @@ std::string audit_text(const Audit& audit, bool full);
 // The contract stepzero.audit/1 (docs/json.md).
 std::string audit_json(const Audit& audit);
 
+// One page that needs nothing else: the verdict, the findings, a row a tensor with its histogram.
+std::string audit_html(const Audit& audit);
+
 }  // namespace stepzero

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <map>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -264,7 +266,9 @@ Expected<Audit> audit(const CheckpointFiles& files, const AuditOptions& options)
   if (options.baseline != nullptr) {
     if (auto done = compare_baseline(files, *options.baseline, out, out.baseline); !done) return std::unexpected(done.error());
   }
-  std::ranges::stable_sort(out.findings, [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
+  std::vector<Finding> found = std::exchange(out.findings, {});  // the worst first, else in the order of the checks
+  for (const Severity severity : {Severity::error, Severity::warning, Severity::note})
+    std::ranges::copy_if(found, std::back_inserter(out.findings), [&](const Finding& f) { return f.severity == severity; });
   return out;
 }
 

@@ -108,7 +108,7 @@ void Taker::fill_pieces(const std::vector<PieceTally>& tallies) {
     piece.diagonal = t.diagonal / static_cast<double>(std::max<Index>(1, std::min(piece.rows, piece.cols)));
     out_.pieces.push_back(std::move(piece));
     if (p == 0) continue;
-    for (std::size_t i = 0; i < whole.counts.size(); ++i) whole.counts[i] += t.counts[i];
+    whole.counts.merge(t.counts);
     whole.sums.merge(t.sums);
   }
   out_.whole = tallies.size() == 1 ? out_.pieces.front().summary : summary_of(whole);
@@ -223,14 +223,20 @@ Expected<std::vector<TensorCensus>> take_census(const CheckpointFiles& files, co
       failed[i] = 1;
     }
   };
+  // Small beside what a thread has to do: one thread takes it whole. Of a large one its slabs are shared. The largest
+  // come first, so that all threads end at the same time.
+  std::uint64_t all = 0;
+  for (const CheckpointTensor* t : tensors) all += t->elements;
+  const std::uint64_t large = all / (static_cast<std::uint64_t>(threads()) * 8);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     out[i].tensor = tensors[i];
     if (!tensors[i]->encoding.readable() || tensors[i]->elements == 0) continue;
-    if (tensors[i]->elements > std::uint64_t{1} << 21)
-      take(i);  // its slabs are shared by the threads
+    if (tensors[i]->elements > large)
+      take(i);
     else
       small.push_back(i);
   }
+  std::ranges::sort(small, std::greater<>(), [&](std::size_t i) { return std::pair(tensors[i]->elements, i); });
   parallel_for(static_cast<Index>(small.size()), [&](Index i) { take(small[static_cast<std::size_t>(i)]); });
   const auto broken = std::ranges::find(failed, 1);
   if (broken != failed.end()) return std::unexpected(errors[static_cast<std::size_t>(broken - failed.begin())]);

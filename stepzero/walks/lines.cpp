@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <numeric>
 
 namespace stepzero {
 
@@ -10,13 +9,20 @@ namespace {
 
 constexpr std::size_t kMostSuspects = 256;  // columns that are looked at
 
-// Places in the order of their keys.
+// Places whose key is 0 or may occur twice, in the order of their keys. Most keys are alone in their slot: nothing is left
+// to sort.
 template <class Key>
-std::vector<std::size_t> by_key(const std::vector<Key>& keys) {
-  std::vector<std::size_t> order(keys.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::sort(order, [&](std::size_t a, std::size_t b) { return std::pair(keys[a], a) < std::pair(keys[b], b); });
-  return order;
+std::vector<std::size_t> candidates(const std::vector<Key>& keys) {
+  const int bits = static_cast<int>(std::bit_width(keys.size())) + 3;
+  const auto slot = [&](Key key) { return std::uint64_t{key} * 0x9E3779B97F4A7C15U >> (64 - bits); };
+  std::vector<std::uint8_t> used(std::size_t{1} << bits);  // 2: more than once
+  for (const Key key : keys) used[slot(key)] = used[slot(key)] == 0 ? 1 : 2;
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (keys[i] == 0 || used[slot(keys[i])] > 1) places.push_back(i);
+  }
+  std::ranges::sort(places, [&](std::size_t x, std::size_t y) { return std::pair(keys[x], x) < std::pair(keys[y], y); });
+  return places;
 }
 
 void note_repeated(Lines& lines, std::size_t original, std::size_t repeated) {
@@ -44,7 +50,7 @@ Expected<Lines> find_rows(const CheckpointFiles& files, const CheckpointTensor& 
   Lines lines;
   std::vector<float> original(static_cast<std::size_t>(cols)), other(static_cast<std::size_t>(cols));
   const auto read = [&](std::size_t row, std::vector<float>& out) { return files.read_f32(tensor, row * out.size(), out); };
-  const auto order = by_key(keys);
+  const auto order = candidates(keys);
   for (std::size_t i = 0; i < order.size();) {
     std::size_t end = i + 1;
     while (end < order.size() && keys[order[end]] == keys[order[i]]) ++end;
@@ -70,8 +76,8 @@ namespace {
 // Columns that may be equal to one before them (original, itself), or that may be zero (itself twice).
 std::vector<std::pair<std::size_t, std::size_t>> suspects(const std::vector<float>& z) {
   std::vector<std::uint32_t> keys;
-  for (const float x : z) keys.push_back(std::bit_cast<std::uint32_t>(x));
-  const auto order = by_key(keys);
+  for (const float x : z) keys.push_back(std::bit_cast<std::uint32_t>(x + 0.0F));  // -0 is 0
+  const auto order = candidates(keys);
   std::vector<std::pair<std::size_t, std::size_t>> list;
   for (std::size_t i = 0; i < order.size() && list.size() < kMostSuspects; ++i) {
     if (z[order[i]] == 0) {

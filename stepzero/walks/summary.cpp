@@ -1,10 +1,8 @@
 #include "stepzero/walks/summary.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
-#include "stepzero/core/error.hpp"
 #include "stepzero/io/half.hpp"
 
 namespace stepzero {
@@ -12,6 +10,7 @@ namespace stepzero {
 namespace {
 
 constexpr std::uint64_t kKnots = 64;
+constexpr std::uint32_t kSign = 0x8000U;
 
 double value_of(Patterns p, std::uint32_t pattern) {
   const auto bits = static_cast<std::uint16_t>(pattern);
@@ -27,19 +26,20 @@ struct Bin {
   std::uint64_t count;
 };
 
-// Calls visit(bin) for every pattern that occurs, from the smallest number to the largest. -0 counts with 0.
-template <class Visit>
-void in_order(Patterns p, std::span<const std::uint64_t> counts, const Visit& visit) {
+// Every finite pattern that occurs, from the smallest number to the largest. -0 counts with 0.
+std::vector<Bin> bins_of(Patterns p, const PatternCounts& counts) {
   const std::uint32_t last = largest_pattern(p);
   const bool rounded = p != Patterns::upper_halves;  // else cut: a bin reaches from its size to the next one's
   const auto size = [&](std::uint32_t pattern) { return value_of(p, std::min(pattern, last)); };
-  for (std::uint32_t s = last; s > 0; --s) {
-    if (const std::uint64_t n = counts[0x8000U | s]; n > 0) visit(Bin{-size(s), rounded ? -(size(s) + size(s - 1)) / 2 : -size(s), n});
+  std::vector<Bin> bins;
+  for (std::uint32_t s = std::min(last + 1, counts.end(true)); s-- > std::max(1U, counts.first(true));) {
+    if (const std::uint64_t n = counts[kSign | s]; n > 0) bins.push_back({-size(s), rounded ? -(size(s) + size(s - 1)) / 2 : -size(s), n});
   }
-  if (const std::uint64_t n = counts[0] + counts[0x8000U]; n > 0) visit(Bin{0, rounded ? size(1) / 2 : size(1), n});
-  for (std::uint32_t s = 1; s <= last; ++s) {
-    if (const std::uint64_t n = counts[s]; n > 0) visit(Bin{size(s), rounded ? (size(s) + size(s + 1)) / 2 : size(s + 1), n});
+  if (const std::uint64_t n = counts[0] + counts[kSign]; n > 0) bins.push_back({0, rounded ? size(1) / 2 : size(1), n});
+  for (std::uint32_t s = std::max(1U, counts.first(false)); s < std::min(last + 1, counts.end(false)); ++s) {
+    if (const std::uint64_t n = counts[s]; n > 0) bins.push_back({size(s), rounded ? (size(s) + size(s + 1)) / 2 : size(s + 1), n});
   }
+  return bins;
 }
 
 void shape_of(Summary& out, double m2, double m3, double m4) {
@@ -55,22 +55,22 @@ void shape_of(Summary& out, double m2, double m3, double m4) {
   out.kurtosis = m4 / n / (variance * variance);
 }
 
-void moments_of(Summary& out, Patterns p, std::span<const std::uint64_t> counts) {
+void moments_of(Summary& out, const std::vector<Bin>& bins) {
   double sum = 0, correction = 0;
-  in_order(p, counts, [&](const Bin& bin) {  // compensated: counts times values are exact, their sum need not be
+  for (const Bin& bin : bins) {  // compensated: counts times values are exact, their sum need not be
     const double term = static_cast<double>(bin.count) * bin.value - correction;
     const double next = sum + term;
     correction = (next - sum) - term;
     sum = next;
-  });
+  }
   out.mean = out.count > 0 ? sum / static_cast<double>(out.count) : 0;
   double m2 = 0, m3 = 0, m4 = 0;
-  in_order(p, counts, [&](const Bin& bin) {
+  for (const Bin& bin : bins) {
     const double d = bin.value - out.mean, n = static_cast<double>(bin.count);
     m2 += n * d * d;
     m3 += n * d * d * d;
     m4 += n * (d * d) * (d * d);
-  });
+  }
   shape_of(out, m2, m3, m4);
 }
 
@@ -88,14 +88,15 @@ void moments_of(Summary& out, const kernels::PowerSums& s) {
   shape_of(out, std::max(m2, 0.0), m3, m4);
 }
 
-void special_of(Summary& out, Patterns p, std::span<const std::uint64_t> counts) {
+void special_of(Summary& out, Patterns p, const PatternCounts& counts) {
   const std::uint32_t last = largest_pattern(p), subnormal = p == Patterns::f16 ? 0x3FFU : 0x7FU;
-  for (const std::uint32_t sign : {0U, 0x8000U}) {
+  for (const std::uint32_t sign : {0U, kSign}) {
     out.infs += counts[sign | (last + 1)];
-    for (std::uint32_t s = last + 2; s < 0x8000U; ++s) out.nans += counts[sign | s];
-    for (std::uint32_t s = 1; s <= subnormal; ++s) out.subnormals += counts[sign | s];
+    const std::uint32_t first = counts.first(sign != 0), end = counts.end(sign != 0);
+    for (std::uint32_t s = std::max(last + 2, first); s < end; ++s) out.nans += counts[sign | s];
+    for (std::uint32_t s = std::max(1U, first); s < std::min(subnormal + 1, end); ++s) out.subnormals += counts[sign | s];
   }
-  out.zeros = counts[0] + counts[0x8000U];
+  out.zeros = counts[0] + counts[kSign];
 }
 
 }  // namespace
@@ -112,32 +113,30 @@ Summary summarise(const kernels::PowerSums& sums) {
   return out;
 }
 
-Summary summarise(Patterns p, std::span<const std::uint64_t> counts, const kernels::PowerSums* sums) {
-  STEPZERO_CHECK(counts.size() == kernels::kPatterns);
+Summary summarise(Patterns p, const PatternCounts& counts, const kernels::PowerSums* sums) {
   Summary out;
-  if (sums != nullptr) out = summarise(*sums);
-  if (sums == nullptr) special_of(out, p, counts);
+  const std::vector<Bin> bins = bins_of(p, counts);
   std::uint64_t total = 0;
-  bool first = true;
-  in_order(p, counts, [&](const Bin& bin) {
-    total += bin.count;
-    if (sums == nullptr && std::exchange(first, false)) out.min = bin.value;
-    if (sums == nullptr) out.max = bin.value;
-  });
-  if (sums == nullptr) {
+  for (const Bin& bin : bins) total += bin.count;
+  if (sums != nullptr) {
+    out = summarise(*sums);
+  } else {
+    special_of(out, p, counts);
     out.count = total;
-    moments_of(out, p, counts);
+    if (!bins.empty()) out.min = bins.front().value;
+    if (!bins.empty()) out.max = bins.back().value;
+    moments_of(out, bins);
   }
   std::uint64_t below = 0, knot = 1;
   std::size_t level = 0;
-  in_order(p, counts, [&](const Bin& bin) {
+  for (const Bin& bin : bins) {
     below += bin.count;
     for (; level < Summary::kLevels.size() && static_cast<double>(below) >= Summary::kLevels[level] * static_cast<double>(total); ++level)
       out.quantiles[level] = std::clamp(bin.value, out.min, out.max);
-    if (below * kKnots < knot * total || below == total) return;
+    if (below * kKnots < knot * total || below == total) continue;
     out.knots.push_back({bin.upper_edge, below});
     knot = below * kKnots / total + 1;
-  });
+  }
   return out;
 }
 

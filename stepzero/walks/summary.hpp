@@ -3,10 +3,10 @@
 #include <array>
 #include <cstdint>
 #include <limits>
-#include <span>
 #include <vector>
 
 #include "stepzero/kernels/census.hpp"
+#include "stepzero/walks/pattern_counts.hpp"
 
 namespace stepzero {
 
@@ -34,7 +34,7 @@ enum class Patterns : std::uint8_t { bf16, f16, upper_halves };
 
 // Exact for 16-bit types; of floats the moments come from `sums`, and knots and quantiles are as fine as 7 bits after
 // the first.
-Summary summarise(Patterns patterns, std::span<const std::uint64_t> counts, const kernels::PowerSums* sums = nullptr);
+Summary summarise(Patterns patterns, const PatternCounts& counts, const kernels::PowerSums* sums = nullptr);
 
 // Moments alone.
 Summary summarise(const kernels::PowerSums& sums);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "stepzero/core/parallel.hpp"
@@ -16,7 +17,7 @@ using kernels::Stored;
 
 constexpr Index kLine = 4096;              // numbers of a stretch of what is no matrix
 constexpr Index kChunk = 32768;            // numbers read, counted and multiplied while they are in the cache
-constexpr Index kSlab = Index{1} << 21;    // numbers a thread takes at a time
+constexpr Index kSlab = Index{1} << 22;    // numbers a thread takes at a time
 constexpr Index kMostSlabs = 64;           // each keeps W'W v until all are done
 constexpr Index kWidest = Index{1} << 20;  // of a row
 constexpr Index kMostRows = Index{1} << 22;
@@ -31,15 +32,6 @@ std::vector<std::uint32_t>& tables(std::size_t pieces) {
   static thread_local std::vector<std::uint32_t> counts;
   if (counts.size() < 2 * kPatterns * pieces) counts.resize(2 * kPatterns * pieces);
   return counts;
-}
-
-void merge_tables(std::vector<PieceTally>& into) {
-  std::vector<std::uint32_t>& counts = tables(into.size());
-  for (std::size_t p = 0; p < into.size(); ++p) {
-    std::uint32_t* const even = counts.data() + 2 * kPatterns * p;
-    for (std::size_t i = 0; i < kPatterns; ++i) into[p].counts[i] += std::uint64_t{even[i]} + even[i + kPatterns];
-    std::fill_n(even, 2 * kPatterns, 0U);
-  }
 }
 
 void merge(std::vector<PieceTally>& into, const std::vector<PieceTally>& from) {
@@ -77,8 +69,12 @@ TensorScan::TensorScan(const CheckpointFiles& files, const CheckpointTensor& ten
   }
   std::vector<float> head(std::min<std::uint64_t>(tensor.elements, kLine));
   if (!head.empty() && files.read_f32(tensor, 0, head)) {
-    const auto sums = kernels::power_sums(Stored::f32, head.data(), head.size(), 0);
-    pivot_ = sums.count > 0 ? static_cast<double>(static_cast<float>(sums.sums[0] / static_cast<double>(sums.count))) : 0;
+    const auto sums = kernels::power_sums(Stored::f32, head.data(), {1, head.size(), head.size()}, 0);
+    const double n = static_cast<double>(std::max<std::uint64_t>(1, sums.count)), mean = sums.sums[0] / n;
+    // about 0 when the mean is small beside the spread: nothing is lost, and a subtraction saved; else of few bits, so that
+    // differences are exact
+    const auto coarse = static_cast<double>(bfloat16_to_float(float_to_bfloat16(static_cast<float>(mean))));
+    pivot_ = 5 * mean * mean > sums.sums[1] / n && std::isfinite(coarse) ? coarse : 0;
   }
 }
 
@@ -120,22 +116,17 @@ float TensorScan::number(const std::byte* at) const {
                                    : half_to_float(static_cast<std::uint16_t>(word));
 }
 
-void TensorScan::tally_segment(const std::byte* at, std::size_t n, std::size_t piece, Slab& slab) const {
-  if (moments_only_ || stored_ == Stored::f32) slab.pieces[piece].sums.merge(kernels::power_sums(stored_, at, n, pivot_));
+void TensorScan::tally_segment(const std::byte* at, const kernels::Rows& rows, std::size_t piece, Slab& slab) const {
+  if (moments_only_ || stored_ == Stored::f32) slab.pieces[piece].sums.merge(kernels::power_sums(stored_, at, rows, pivot_));
   if (moments_only_) return;
-  std::uint32_t* const counts = tables(pieces_).data() + 2 * kPatterns * piece;
-  if (stored_ == Stored::f32)
-    kernels::count_upper_halves(reinterpret_cast<const float*>(at), n, counts);
-  else
-    kernels::count_patterns(reinterpret_cast<const std::uint16_t*>(at), n, counts);
+  kernels::count_patterns(stored_, at, rows, tables(pieces_).data() + 2 * kPatterns * piece, slab.ranges[piece]);
 }
 
 void TensorScan::tally(const Chunk& chunk, const Band& band, Slab& slab) const {
-  if (band.segments.size() == 1) return tally_segment(chunk.data, chunk.numbers, band.segments[0].piece, slab);
-  for (Index r = 0; r < chunk.rows; ++r) {
-    const std::byte* const row = chunk.data + static_cast<std::size_t>(r * line_) * width();
-    for (const Segment& s : band.segments)
-      tally_segment(row + static_cast<std::size_t>(s.col0) * width(), static_cast<std::size_t>(s.cols), s.piece, slab);
+  if (band.segments.size() == 1) return tally_segment(chunk.data, {1, chunk.numbers, chunk.numbers}, band.segments[0].piece, slab);
+  for (const Segment& s : band.segments) {
+    const kernels::Rows rows{static_cast<std::size_t>(chunk.rows), static_cast<std::size_t>(s.cols), static_cast<std::size_t>(line_)};
+    tally_segment(chunk.data + static_cast<std::size_t>(s.col0) * width(), rows, s.piece, slab);
   }
 }
 
@@ -151,25 +142,27 @@ void TensorScan::tally_diagonal(const Chunk& chunk, const Band& band, Slab& slab
 }
 
 void TensorScan::step(const Chunk& chunk, const Band& band, const Reading& reading, Slab& slab) const {
-  for (Index r = 0; r < chunk.rows; ++r) {
-    const std::byte* const row = chunk.data + static_cast<std::size_t>(r * line_) * width();
-    std::uint64_t key = 0;
-    for (const Segment& s : band.segments) {
-      const auto at = static_cast<std::size_t>(s.col0);
-      const float y = kernels::gram_step(stored_, row + at * width(), static_cast<std::size_t>(s.cols), (*reading.v)[s.piece].data() + at,
-                                         slab.pieces[s.piece].z.data() + at);
-      key = mix(key, std::bit_cast<std::uint32_t>(y));
-    }
-    if (reading.row_keys == nullptr) continue;
+  const auto rows = static_cast<std::size_t>(chunk.rows), stride = static_cast<std::size_t>(line_);
+  std::vector<float> y(rows);
+  std::vector<std::uint64_t> keys(rows);
+  for (const Segment& s : band.segments) {
+    const auto at = static_cast<std::size_t>(s.col0);
+    kernels::gram_steps(stored_, chunk.data + at * width(), {rows, static_cast<std::size_t>(s.cols), stride},
+                        (*reading.v)[s.piece].data() + at, slab.pieces[s.piece].z.data() + at, y.data());
+    for (std::size_t r = 0; r < rows; ++r) keys[r] = mix(keys[r], std::bit_cast<std::uint32_t>(y[r]));
+  }
+  if (reading.row_keys == nullptr) return;
+  for (std::size_t r = 0; r < rows; ++r) {
     std::uint64_t head = 0;
-    std::memcpy(&head, row, sizeof head);
-    (*reading.row_keys)[static_cast<std::size_t>(chunk.row0 + r)] = mix(key, head);
+    std::memcpy(&head, chunk.data + r * stride * width(), sizeof head);
+    (*reading.row_keys)[static_cast<std::size_t>(chunk.row0) + r] = mix(keys[r], head);
   }
 }
 
 TensorScan::Slab TensorScan::start_slab(const Reading& reading) const {
   Slab slab;
   slab.pieces.resize(pieces_);
+  slab.ranges.resize(pieces_);
   for (PieceTally& p : slab.pieces) {
     p.sums.pivot = pivot_;
     if (reading.step) p.z.assign(static_cast<std::size_t>(line_), 0);
@@ -181,8 +174,13 @@ Expected<void> TensorScan::read_slab(Index row0, Index row1, const Reading& read
   const Encoding& e = tensor_.encoding;
   const auto elements = tensor_.elements;
   const auto begin = static_cast<std::uint64_t>(row0 * line_), end = std::min(elements, static_cast<std::uint64_t>(row1 * line_));
-  const auto bytes = files_.map(tensor_, e.bytes_of(begin), e.bytes_of(end - begin));
-  if (!bytes) return std::unexpected(bytes.error());
+  std::optional<CheckpointFiles::Bytes> own;
+  std::optional<CheckpointFiles::Bytes>& bytes = begin == 0 && end == elements ? held_ : own;
+  if (!bytes) {
+    auto mapped = files_.map(tensor_, e.bytes_of(begin), e.bytes_of(end - begin));
+    if (!mapped) return std::unexpected(mapped.error());
+    bytes = std::move(*mapped);
+  }
   const std::byte* const base = bytes->get().data();
   const bool copied = !decoded_ && reinterpret_cast<std::uintptr_t>(base) % width() != 0;
   std::vector<float> buffer(decoded_ || copied ? static_cast<std::size_t>(std::max(kChunk, line_)) : 0);
@@ -211,7 +209,6 @@ Expected<std::vector<PieceTally>> TensorScan::read(const Reading& reading, const
   std::vector<Slab> done(static_cast<std::size_t>(count));
   std::vector<PieceTally> total = start_slab(reading).pieces;
   const bool counts = reading.count && !moments_only_;
-  for (PieceTally& p : total) p.counts.assign(counts ? kPatterns : 0, 0);
   std::mutex merging;
   parallel_for(count, [&](Index i) {
     Slab& slab = done[static_cast<std::size_t>(i)];
@@ -219,7 +216,7 @@ Expected<std::vector<PieceTally>> TensorScan::read(const Reading& reading, const
     const Index row0 = std::min(lines_, i * rows), row1 = std::min(lines_, row0 + rows);
     slab.done = read_slab(row0, row1, reading, slab);
     const std::lock_guard lock(merging);  // whole numbers: the order is free
-    if (counts) merge_tables(total);
+    for (std::size_t p = 0; counts && p < pieces_; ++p) total[p].counts.take(tables(pieces_).data() + 2 * kPatterns * p, slab.ranges[p]);
     if (progress)
       progress(tensor_.encoding.bytes_of(std::min(tensor_.elements, static_cast<std::uint64_t>(row1 * line_))) -
                tensor_.encoding.bytes_of(std::min(tensor_.elements, static_cast<std::uint64_t>(row0 * line_))));

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "stepzero/kernels/census.hpp"
@@ -12,10 +13,10 @@ namespace stepzero {
 
 // What a reading leaves of a piece.
 struct PieceTally {
-  std::vector<std::uint64_t> counts;  // of patterns
-  kernels::PowerSums sums;            // of floats, and of all when only moments are wanted
-  double diagonal = 0;                // sum over (i, i)
-  std::vector<float> z;               // W'W v, over the columns
+  PatternCounts counts;
+  kernels::PowerSums sums;  // of floats, and of all when only moments are wanted
+  double diagonal = 0;      // sum over (i, i)
+  std::vector<float> z;     // W'W v, over the columns
 };
 
 class TensorScan {
@@ -55,6 +56,7 @@ class TensorScan {
   };
   struct Slab {
     std::vector<PieceTally> pieces;
+    std::vector<kernels::PatternRange> ranges;  // of what the thread's tables hold of each piece
     Expected<void> done;
   };
 
@@ -63,7 +65,7 @@ class TensorScan {
   [[nodiscard]] Slab start_slab(const Reading& reading) const;
   Expected<void> read_slab(Index row0, Index row1, const Reading& reading, Slab& slab) const;
   void tally(const Chunk& chunk, const Band& band, Slab& slab) const;
-  void tally_segment(const std::byte* at, std::size_t n, std::size_t piece, Slab& slab) const;
+  void tally_segment(const std::byte* at, const kernels::Rows& rows, std::size_t piece, Slab& slab) const;
   void tally_diagonal(const Chunk& chunk, const Band& band, Slab& slab) const;
   void step(const Chunk& chunk, const Band& band, const Reading& reading, Slab& slab) const;
   Expected<std::vector<PieceTally>> read(const Reading& reading, const Progress& progress) const;
@@ -83,6 +85,7 @@ class TensorScan {
   std::vector<Index> first_rows_;  // of each piece, where its diagonal begins
   std::vector<Index> first_cols_;
   double pivot_ = 0;
+  mutable std::optional<CheckpointFiles::Bytes> held_;  // of a tensor in one slab: mapped once for all its readings
 };
 
 }  // namespace stepzero

@@ -71,6 +71,18 @@ TEST_F(AuditCli, JsonIsTheContract) {
   EXPECT_FALSE(nlohmann::json::parse(out_)["tensors"][0].contains("quantiles"));
 }
 
+TEST_F(AuditCli, APageBesideTheText) {
+  init("m", "gpt2");
+  ASSERT_EQ(run({"audit", path("m"), "--scheme", "bert", "--html", path("a.html")}), 1) << err_;
+  EXPECT_THAT(out_, HasSubstr("held against bert, as asked"));
+  const std::string html = scratch_.get("a.html");
+  EXPECT_THAT(html, HasSubstr("<!doctype html>"));
+  EXPECT_THAT(html, HasSubstr("departs-from-scheme"));
+  EXPECT_THAT(html, ::testing::Not(HasSubstr("<script")));
+  ASSERT_EQ(run({"audit", path("m"), "--html", path("none/a.html")}), 2);
+  EXPECT_THAT(err_, HasSubstr("none/a.html"));
+}
+
 TEST_F(AuditCli, ThreadsDoNotChangeTheResult) {
   init("m", "he");
   ASSERT_EQ(run({"audit", path("m"), "--json", "--threads", "1"}), 0) << err_;

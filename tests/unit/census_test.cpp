@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "stepzero/core/parallel.hpp"
 #include "stepzero/io/half.hpp"
 #include "stepzero/kernels/census.hpp"
 #include "stepzero/walks/census.hpp"
@@ -192,6 +193,29 @@ TEST_F(Census, LargeTensorsAreTheSameInSlabs) {
   expect_moments(take("F32", "3000,1024", bytes_of(x)).whole, x, 1e-11);
   const auto c = take("F32", "3072000", bytes_of(x));
   expect_moments(c.whole, x, 1e-11);
+}
+
+TEST_F(Census, SameBitsForAnyNumberOfThreads) {
+  const auto x = normals(5000 * 1024, 0.02);  // slabs of one tensor
+  std::vector<std::uint16_t> brain;
+  for (const float v : x) brain.push_back(float_to_bfloat16(v));
+  const int before = threads();
+  std::vector<TensorCensus> seen;
+  for (const int n : {1, 2, 3}) {
+    set_threads(n);
+    for (const bool only : {false, true}) seen.push_back(take("BF16", "5000,1024", bytes_of(brain), only));
+  }
+  set_threads(before);
+  for (std::size_t i = 2; i < seen.size(); ++i) {
+    const Summary &a = seen[i % 2].whole, &b = seen[i].whole;
+    EXPECT_EQ(a.mean, b.mean);
+    EXPECT_EQ(a.std, b.std);
+    EXPECT_EQ(a.kurtosis, b.kurtosis);
+    EXPECT_EQ(a.quantiles, b.quantiles);
+    if (i % 2 != 0) continue;
+    EXPECT_EQ(seen[0].pieces[0].spectrum->top, seen[i].pieces[0].spectrum->top);
+    EXPECT_EQ(seen[0].pieces[0].spectrum->effective_rank, seen[i].pieces[0].spectrum->effective_rank);
+  }
 }
 
 TEST_F(Census, Laws) {
