@@ -36,6 +36,24 @@ std::string check_seed(const std::string& text) {
   return fine ? "" : "not a whole number from 0 to 18446744073709551615";
 }
 
+namespace {
+
+// "1%" or "0.01"; 0 where it is neither
+double fraction_of(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view rest(end, text.data() + text.size());
+  if (error != std::errc() || !(rest.empty() || rest == "%") || !(value > 0)) return 0;
+  return rest == "%" ? value / 100 : value;
+}
+
+std::string check_fraction(const std::string& text) {
+  const double value = fraction_of(text);
+  return value > 0 && value < 1 ? "" : "not a share between 0 and 1, as 1% or 0.01";
+}
+
+}  // namespace
+
 void CommonFlags::declare(CLI::App& app) {
   app.add_option("MODEL", model, "a preset (stepzero models), a Hugging Face config.json, or a directory that holds one")->required();
   app.add_option("--like", like, "read the config.json as one of this family, whatever model_type it names");
@@ -47,6 +65,9 @@ void CommonFlags::declare(CLI::App& app) {
       ->check(CLI::IsMember({"next", "same"}));
   app.add_option("--seed", seed, "the first seed")->check(check_seed)->capture_default_str();
   app.add_option("--seeds", seeds, "how many draws to average (measure, compare)")->check(CLI::Range(1, 1000000))->capture_default_str();
+  app.add_option("--until-stderr", until,
+                 "draw until the standard error of every second moment is below this share, 1% say, or --seeds [100000]")
+      ->check(check_fraction);
   app.add_option("--set", set, "override a field of the architecture: key=value, repeatable")->allow_extra_args(false);
   app.add_option("--threads", threads, "threads to use [all cores]")->check(CLI::Range(1, 256));
   app.add_flag("--json", json, "the result as JSON (stepzero.signal/1)");
@@ -126,7 +147,18 @@ Expected<Signal> measure_with_progress(const Setup& setup, const CommonFlags& fl
   options.weightless = weightless;
   options.seed = flags.seed;
   options.seeds = flags.seeds;
-  options.progress = [&](double fraction, int seed) { progress.show(fraction, fmt::format("draw {} of {}", seed + 1, flags.seeds)); };
+  const double until = flags.until.empty() ? 0 : fraction_of(flags.until);
+  if (until > 0 && flags.seeds == 1) options.seeds = 100000;
+  std::string sure;
+  options.enough = [&](const Ensemble& ensemble) {
+    const double error = ensemble.count() < 8 ? 0 : ensemble.error();
+    if (error > 0) sure = fmt::format(", standard errors up to {:.2g} %", 100 * error);
+    return until > 0 && error > 0 && error <= until;
+  };
+  options.progress = [&](double fraction) {
+    const double draw = fraction * options.seeds;
+    progress.show(fraction, fmt::format("draw {} of {}{}", std::min(static_cast<int>(draw) + 1, options.seeds), options.seeds, sure));
+  };
   options.warn = [&](const std::string& warning) {
     if (!flags.quiet) fmt::print(stderr, "stepzero: warning: {}\n", warning);
   };

@@ -35,6 +35,7 @@ struct CommonFlags {
   Index batch = 0;
   std::uint64_t seed = 0;
   int seeds = 1;
+  std::string until;  // as given: "1%"
   int threads = 0;
   std::vector<std::string> set;
   bool json = false;

@@ -177,14 +177,14 @@ class Sampler {
     const double level = seen.variance(0) / (seen.mean(0) * seen.mean(0));
     double others = 0, lift = 0;
     for (Index t = 0; t < tokens_; ++t) {
-      double sum = 0;  // what the token has in common with the others
-      for (Index s = 0; s < tokens_; ++s) sum += s != t ? K(t, s) * share : 0;
+      double common = 0;  // what the token has in common with the others
+      for (Index s = 0; s < tokens_; ++s) common += s != t ? K(t, s) * share : 0;
       const double mean = K(t, t) * share;
       if (!(mean > 0)) continue;
       const double relative = std::max(fourth[static_cast<std::size_t>(t)] * share / (mean * mean) - 1, 0.0);
       out.token_drift += relative / (h * static_cast<double>(tokens_));
-      others += sum;
-      lift += sum * (3 * relative + level) / 4 - (crossed[static_cast<std::size_t>(t)] * share / mean - sum);
+      others += common;
+      lift += common * (3 * relative + level) / 4 - (crossed[static_cast<std::size_t>(t)] * share / mean - common);
     }
     out.drift = level / h;
     out.lone = others > 0 ? std::max(lift / others * 4 / (3 * h), -0.5) : 0;

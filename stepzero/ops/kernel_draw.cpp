@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include <vector>
 
 #include "stepzero/core/random.hpp"
 #include "stepzero/kernels/decompose.hpp"
@@ -26,29 +25,8 @@ Tensor<float> product(Trans ta, const Tensor<float>& a, const Tensor<float>& b) 
   return out;
 }
 
-namespace {
-
-std::vector<float> mean_row(View<const float> x) {
-  std::vector<float> mean(static_cast<std::size_t>(x.cols), 0.0F);
-  for (Index t = 0; t < x.rows; ++t) {
-    for (Index c = 0; c < x.cols; ++c) mean[static_cast<std::size_t>(c)] += x(t, c);
-  }
-  for (float& m : mean) m /= static_cast<float>(x.rows);
-  return mean;
-}
-
-}  // namespace
-
 KernelDraw::KernelDraw(const Moment& x, double noise, Index length, std::uint64_t place)
-    : x_(x), mean_root_(kernels::root(x.K, 1)), channels_(noise > 0 ? 1 / noise : 0), length_(length), place_(place) {
-  for (Index t0 = 0; t0 < x.K.tokens(); t0 += length) {
-    double sum = 0;
-    for (Index t = t0; t < t0 + length; ++t) {
-      for (Index s = t0; s < t0 + length; ++s) sum += x.K(t, s);
-    }
-    shared_.push_back(sum / static_cast<double>(length * length));
-  }
-}
+    : x_(x), mean_root_(kernels::root(x.K, 1)), channels_(noise > 0 ? 1 / noise : 0), length_(length), place_(place) {}
 
 Tensor<float> KernelDraw::root(Index i) const {
   Tensor<float> out = sample(i);
@@ -86,25 +64,14 @@ Tensor<float> KernelDraw::sample(Index i) const {
   return out;
 }
 
-// A sample covariance varies on its diagonal by 2 / channels. Tokens that come from a norm vary by token_drift alone, which is
-// 0; and what all of them share does not vary either, for the noise is that of what tells them apart.
+// A sample covariance varies on its diagonal by 2 / channels. Tokens that come from a norm vary by token_drift alone: 0.
 void KernelDraw::fix_sizes(Tensor<float>& root) const {
   const double fixed = channels_ > 0 ? 1 - std::sqrt(std::min(x_.token_drift * channels_ / 2, 1.0)) : 0;
-  if (fixed <= 0) return;
-  const auto factor = [&](double drawn, double mean) {
-    return static_cast<float>(drawn > 0 && mean > 0 ? std::pow(mean / drawn, fixed / 2) : 1);
-  };
-  for (Index t0 = 0; t0 < root.rows(); t0 += length_) {
-    const View<float> x = root.view().slice(t0, length_);
-    const std::vector<float> shared = mean_row(x);
-    const double drawn = static_cast<double>(dot_row(shared.data(), shared.data(), x.cols));
-    const float more = factor(drawn, shared_[static_cast<std::size_t>(t0 / length_)]) - 1;
-    for (Index t = 0; t < length_; ++t) {
-      float* row = x.row(t);
-      for (Index c = 0; c < x.cols; ++c) row[c] += more * shared[static_cast<std::size_t>(c)];
-      const float size = factor(static_cast<double>(dot_row(row, row, x.cols)), x_.K(t0 + t, t0 + t));
-      for (Index c = 0; c < x.cols; ++c) row[c] *= size;
-    }
+  for (Index t = 0; fixed > 0 && t < root.rows(); ++t) {
+    float* row = root.view().row(t);
+    const double drawn = static_cast<double>(dot_row(row, row, root.cols())), mean = x_.K(t, t);
+    const auto size = static_cast<float>(drawn > 0 && mean > 0 ? std::pow(mean / drawn, fixed / 2) : 1);
+    for (Index c = 0; c < root.cols(); ++c) row[c] *= size;
   }
 }
 
@@ -115,12 +82,11 @@ void KernelDraw::swing(Tensor<float>& root, Index i) const {
   const auto size = static_cast<float>(std::exp(std::sqrt(x_.swing) * z / 2 - x_.swing / 4));
   for (Index t0 = 0; t0 < root.rows(); t0 += length_) {
     const View<float> x = root.view().slice(t0, length_);
-    const std::vector<float> shared = mean_row(x);
-    for (Index t = 0; t < x.rows; ++t) {
-      for (Index c = 0; c < x.cols; ++c) {
-        const float mean = shared[static_cast<std::size_t>(c)];
-        x(t, c) = mean + size * (x(t, c) - mean);
-      }
+    for (Index c = 0; c < x.cols; ++c) {
+      float mean = 0;
+      for (Index t = 0; t < x.rows; ++t) mean += x(t, c);
+      mean /= static_cast<float>(x.rows);
+      for (Index t = 0; t < x.rows; ++t) x(t, c) = mean + size * (x(t, c) - mean);
     }
   }
 }

@@ -2,7 +2,6 @@
 // Kernels as single draws of a model show them: they differ from the mean kernel, like a sample covariance of as many
 // channels as the wire's noise stands for.
 #include <cstdint>
-#include <vector>
 
 #include "stepzero/core/view.hpp"
 #include "stepzero/kernels/gemm.hpp"
@@ -30,8 +29,7 @@ class KernelDraw {
 
   const Moment& x_;
   Tensor<float> mean_root_;
-  std::vector<double> shared_;  // of each sequence: the square of what its tokens have in common, the mean of the kernel
-  double channels_;             // 0: as many as it takes
+  double channels_;  // 0: as many as it takes
   Index length_;
   std::uint64_t place_;
 };

@@ -127,6 +127,21 @@ Signal Ensemble::result() const {
   return signal;
 }
 
+double Ensemble::error() const {
+  if (count_ < 8) return std::numeric_limits<double>::infinity();
+  double largest = 0;
+  const Signal now = result();
+  const auto look = [&](const Value& v) {
+    if (v.measured && *v.measured > 0) largest = std::max(largest, v.standard_error.value_or(0) / *v.measured);
+  };
+  look(now.gradient_norm);
+  for (const NodeSignal& n : now.nodes) {
+    look(n.forward.second_moment);
+    look(n.backward.second_moment);
+  }
+  return largest;
+}
+
 std::optional<NotFinite> find_not_finite(const Signal& signal) {
   std::optional<NotFinite> first;
   const auto look = [&](const Value& value, const std::string& where, const char* what) {
@@ -228,7 +243,7 @@ Expected<Signal> measure(const Graph& graph, const Architecture& a, const Batch&
     measure_pass(*draw.pass, graph, batch, signal, [&] {
       if (!options.progress) return;
       const std::scoped_lock lock(mutex);
-      options.progress(static_cast<double>(++ticks) / static_cast<double>(steps), s);
+      options.progress(static_cast<double>(++ticks) / static_cast<double>(steps));
     });
     return signal;
   };

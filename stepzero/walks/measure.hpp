@@ -23,6 +23,9 @@ class Ensemble {
   void add(const Signal& signal);
   [[nodiscard]] Signal result() const;
   [[nodiscard]] int count() const { return count_; }
+  // The largest relative standard error among the second moments of all nodes, forward and backward, and the whole gradient's
+  // norm. A few draws know little of their own error: infinite below eight.
+  [[nodiscard]] double error() const;
 
  private:
   Signal first_;
@@ -44,7 +47,7 @@ struct MeasureOptions {
   std::uint64_t seed = 0;
   int seeds = 1;
   std::function<bool(const Ensemble&)> enough;  // asked after every draw: true ends the run before `seeds`
-  std::function<void(double fraction, int seed)> progress;
+  std::function<void(double fraction)> progress;
   std::function<void(const std::string&)> warn;
 };
 

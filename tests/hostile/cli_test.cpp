@@ -138,6 +138,8 @@ TEST_F(Cli, flags_out_of_range) {
   expect_refused(tiny({"--seeds", "0"}), {"--seeds", "0"});
   expect_refused(tiny({"--batch", "0"}), {"--batch", "0"});
   expect_refused(tiny({"--threads", "0"}), {"--threads", "0"});
+  expect_refused(tiny({"--until-stderr", "0%"}), {"--until-stderr", "between 0 and 1"});
+  expect_refused(tiny({"--until-stderr", "five"}), {"--until-stderr", "0.01"});
   expect_refused(tiny({"--targets", "previous"}), {"--targets", "previous", "next", "same"});
   expect_refused(tiny({"--seq-len", "17"}), {"17 tokens", "16 positions", "--seq-len 16"});
   expect_refused(tiny({"--tokens", "distinct", "--batch", "6"}), {"distinct", "102", "97"});
@@ -500,6 +502,24 @@ TEST_F(Cli, seeds_change_the_result) {
 const std::string kEvil =
     "a\x1B[31m\x07\x9B\xE2\x80\xAE"
     "b";  // colour, bell, a bare C1 byte, right-to-left override
+
+TEST_F(Cli, draws_until_the_standard_errors_are_small) {
+  const auto signal = [&](const Args& more) {
+    const Result result = run(tiny(more));
+    EXPECT_EQ(result.code, 0) << result.err;
+    return nlohmann::json::parse(result.out);
+  };
+  const auto sure = signal({"--seq-len", "8", "--json", "--until-stderr", "10%"});
+  const int seeds = sure["seeds"];
+  EXPECT_TRUE(seeds >= 8 && seeds < 2000) << seeds;
+  for (const auto& node : sure["nodes"]) {
+    const auto& square = node["backward"]["second_moment"];
+    EXPECT_LE(square["stderr"].get<double>(), 0.1 * square["measured"].get<double>()) << node["name"];
+  }
+  // the same draws as without the rule, and no more than allowed
+  EXPECT_EQ(sure["nodes"], signal({"--seq-len", "8", "--json", "--seeds", std::to_string(seeds)})["nodes"]);
+  EXPECT_EQ(signal({"--seq-len", "8", "--json", "--until-stderr", "0.0001", "--seeds", "9"})["seeds"], 9);
+}
 
 TEST_F(Cli, control_characters_are_never_printed_raw) {
   expect_refused({"measure", kEvil}, {"unknown model", "\\u{1B}"});
