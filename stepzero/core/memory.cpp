@@ -28,7 +28,6 @@ void keep_freed_memory() {
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   mallopt(M_TOP_PAD, 64 << 20);
-  mallopt(M_ARENA_MAX, 1);
 }
 
 std::size_t peak_memory() {
