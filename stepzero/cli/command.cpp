@@ -3,6 +3,7 @@
 #include <unistd.h>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 
 #include <fmt/format.h>
@@ -151,9 +152,10 @@ Expected<Signal> measure_with_progress(const Setup& setup, const CommonFlags& fl
   if (until > 0 && flags.seeds == 1) options.seeds = 100000;
   std::string sure;
   options.enough = [&](const Ensemble& ensemble) {
-    const double error = ensemble.count() < 8 ? 0 : ensemble.error();
-    if (error > 0) sure = fmt::format(", standard errors up to {:.2g} %", 100 * error);
-    return until > 0 && error > 0 && error <= until;
+    if (until == 0 && !progress.enabled()) return false;
+    const double error = ensemble.error();
+    if (std::isfinite(error)) sure = fmt::format(", standard errors up to {:.2g} %", 100 * error);
+    return until > 0 && error <= until;
   };
   options.progress = [&](double fraction) {
     const double draw = fraction * options.seeds;

@@ -66,6 +66,7 @@ class Progress {
   Progress(std::string what, bool quiet);
   ~Progress();
   void show(double fraction, const std::string& note);
+  [[nodiscard]] bool enabled() const { return enabled_; }
 
  private:
   std::string what_;

@@ -113,6 +113,32 @@ std::string show(std::string_view untrusted) {
   return shown;
 }
 
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
 bool printable(std::string_view untrusted) {
   const auto plain = [](char c) { return c >= 0x20 && c < 0x7F; };
   if (std::ranges::all_of(untrusted, plain)) return true;

@@ -12,6 +12,9 @@ namespace stepzero {
 // than 256 bytes is cut and its length said. For one name at a time: a whole message would be cut.
 std::string show(std::string_view untrusted);
 
+// For a page: what HTML or XML would take for its own is written out.
+std::string escaped(std::string_view text);
+
 // Whether show() has nothing to escape (it may still cut).
 bool printable(std::string_view untrusted);
 

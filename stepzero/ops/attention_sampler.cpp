@@ -14,8 +14,8 @@
 #include "stepzero/core/running.hpp"
 #include "stepzero/kernels/decompose.hpp"
 #include "stepzero/kernels/statistics.hpp"
+#include "stepzero/ops/attention_draw.hpp"
 #include "stepzero/ops/attention_moments.hpp"
-#include "stepzero/ops/kernel_draw.hpp"
 #include "stepzero/ops/rotary.hpp"
 
 namespace stepzero {

@@ -20,32 +20,6 @@ namespace {
 constexpr std::size_t kMostRows = 10000;  // of tensors, and of the baseline
 constexpr std::size_t kBars = 24;         // of a histogram
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
-
 // A name from outside; sentences that may hold one.
 std::string safe(std::string_view untrusted) { return escaped(show(untrusted)); }
 std::string prose(std::string_view untrusted) { return escaped(Look{.unicode = true}.text(untrusted)); }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "stepzero/core/sort_few.hpp"
 #include "stepzero/report/checks.hpp"
 
 namespace stepzero {
@@ -65,11 +66,12 @@ std::vector<Finding> diagnose(const Signal& s) {
   check_depth_scaling(s, out);
   check_gated_scaling(s, out);
   check_scheme(s, out);
-  // a few elements in the order of the checks: an insertion sort keeps it, without a temporary buffer
-  for (std::size_t i = 1; i < out.size(); ++i) {
-    for (std::size_t j = i; j > 0 && out[j - 1].severity < out[j].severity; --j) std::swap(out[j - 1], out[j]);
-  }
+  worst_first(out);
   return out;
+}
+
+void worst_first(std::vector<Finding>& findings) {
+  sort_few(findings, [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
 }
 
 bool any_at_least(std::span<const Finding> findings, Severity severity) {

@@ -10,6 +10,9 @@ namespace stepzero {
 // The worst first. Judges measured numbers where there are any, predicted ones elsewhere.
 std::vector<Finding> diagnose(const Signal& signal);
 
+// By severity, else in the order they came.
+void worst_first(std::vector<Finding>& findings);
+
 // Every finding that diagnose can come to, with what it means: for documentation.
 struct Diagnosis {
   const char* id;

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "stepzero/core/text.hpp"
+
 namespace stepzero {
 
 namespace {
@@ -57,13 +59,6 @@ std::string tick(double v) {
 
 constexpr std::string_view marks = "*o+x#@%&";
 
-// Text of a page: what XML would take for its own is written out.
-std::string escape(const std::string& text) {
-  std::string out;
-  for (const char c : text) out += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
-  return out;
-}
-
 constexpr double left = 62, top = 30, width = 420, height = 240;
 
 std::string svg_axes(const Plot& plot, const Frame& f) {
@@ -78,8 +73,8 @@ std::string svg_axes(const Plot& plot, const Frame& f) {
     if (i > 0 && i < 4) out += fmt::format("<path d=\"M{} {:.1f}h{}\" stroke=\"#ddd\"/>\n", left, top + (1 - share) * height, width);
   }
   out +=
-      fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", left + width / 2, top + height + 34, escape(plot.x_label));
-  out += fmt::format("<text x=\"{}\" y=\"{}\">{}</text>\n", left, top - 10, escape(plot.title + " (" + plot.y_label + ")"));
+      fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", left + width / 2, top + height + 34, escaped(plot.x_label));
+  out += fmt::format("<text x=\"{}\" y=\"{}\">{}</text>\n", left, top - 10, escaped(plot.title + " (" + plot.y_label + ")"));
   return out;
 }
 
@@ -135,7 +130,7 @@ std::string plot_svg(const Plot& plot) {
     out += svg_curve(plot.curves[k], f, colour);
     const double y = top + height + 54 + static_cast<double>(k) * 16;
     out += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"14\" height=\"4\" fill=\"{}\"/>\n<text x=\"{}\" y=\"{}\">{}</text>\n", left, y - 5,
-                       colour, left + 20, y, escape(plot.curves[k].name));
+                       colour, left + 20, y, escaped(plot.curves[k].name));
   }
   return out + "</svg>\n";
 }

@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <iterator>
 #include <map>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "stepzero/io/tokens.hpp"
 #include "stepzero/models/build.hpp"
+#include "stepzero/report/diagnosis.hpp"
 #include "stepzero/walks/audit_findings.hpp"
 #include "stepzero/walks/predict.hpp"
 #include "stepzero/walks/std_names.hpp"
@@ -266,9 +265,7 @@ Expected<Audit> audit(const CheckpointFiles& files, const AuditOptions& options)
   if (options.baseline != nullptr) {
     if (auto done = compare_baseline(files, *options.baseline, out, out.baseline); !done) return std::unexpected(done.error());
   }
-  std::vector<Finding> found = std::exchange(out.findings, {});  // the worst first, else in the order of the checks
-  for (const Severity severity : {Severity::error, Severity::warning, Severity::note})
-    std::ranges::copy_if(found, std::back_inserter(out.findings), [&](const Finding& f) { return f.severity == severity; });
+  worst_first(out.findings);
   return out;
 }
 

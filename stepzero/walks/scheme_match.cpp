@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "stepzero/core/sort_few.hpp"
 #include "stepzero/models/build.hpp"
 #include "stepzero/walks/profile.hpp"
 
@@ -215,11 +216,9 @@ std::vector<SchemeMatch> match_schemes(const Subject& s, const CensusOf& census_
     SchemeMatch apart = match_scheme(s, census_of, scheme, true);
     if (!same_laws(s, list.back(), apart)) list.push_back(std::move(apart));
   }
-  const auto better = [](const SchemeMatch& a, const SchemeMatch& b) {
+  sort_few(list, [](const SchemeMatch& a, const SchemeMatch& b) {
     return std::pair(!a.refused.empty(), a.cost) < std::pair(!b.refused.empty(), b.cost);
-  };
-  // a few elements: an insertion sort keeps the order of equals, without a temporary buffer
-  for (auto it = list.begin(); it != list.end(); ++it) std::rotate(std::upper_bound(list.begin(), it, *it, better), it, std::next(it));
+  });
   return list;
 }
 

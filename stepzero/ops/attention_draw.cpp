@@ -1,4 +1,4 @@
-#include "stepzero/ops/kernel_draw.hpp"
+#include "stepzero/ops/attention_draw.hpp"
 
 #include <algorithm>
 #include <cmath>
