@@ -6,7 +6,7 @@
 #include "stepzero/cli/present.hpp"
 #include "stepzero/report/compare.hpp"
 #include "stepzero/walks/measure.hpp"
-#include "stepzero/walks/predict.hpp"
+#include "stepzero/walks/predict_long.hpp"
 
 namespace stepzero::cli {
 
@@ -20,11 +20,11 @@ struct CompareFlags : CommonFlags {
 int run(const CompareFlags& flags) {
   auto setup = prepare(flags);
   if (!setup) return complain(setup.error());
-  if (auto fits = check_kernels(setup->graph, setup->architecture, setup->batch); !fits) return complain(fits.error());
-  const Signal theory = predict(setup->graph, setup->architecture, setup->batch, *setup->scheme);
+  const auto theory = predict_any(setup->graph, setup->architecture, setup->batch, *setup->scheme);
+  if (!theory) return complain(theory.error());
   const auto real = measure_with_progress(*setup, flags, flags.weightless);
   if (!real) return complain(real.error());
-  Signal joined = join(theory, *real);
+  Signal joined = join(*theory, *real);
   joined.tokens = flags.tokens;
   joined.weightless = flags.weightless;
   if (const int code = present(joined, flags, flags.view, compare_text); code != Exit::fine) return code;

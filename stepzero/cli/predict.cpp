@@ -1,8 +1,10 @@
 #include <memory>
 
+#include <fmt/format.h>
+
 #include "stepzero/cli/present.hpp"
 #include "stepzero/report/terminal.hpp"
-#include "stepzero/walks/predict.hpp"
+#include "stepzero/walks/predict_long.hpp"
 
 namespace stepzero::cli {
 
@@ -11,15 +13,18 @@ namespace {
 struct PredictFlags : CommonFlags {
   ViewFlags view;
   bool jacobians = false;
+  bool whole = false;
 };
 
 int run(const PredictFlags& flags) {
   auto setup = prepare(flags);
   if (!setup) return complain(setup.error());
-  if (auto fits = check_kernels(setup->graph, setup->architecture, setup->batch); !fits) return complain(fits.error());
-  Signal signal = predict(setup->graph, setup->architecture, setup->batch, *setup->scheme, {.jacobians = flags.jacobians});
-  signal.tokens = flags.tokens;
-  return present(signal, flags, flags.view, to_text);
+  PredictOptions options{.jacobians = flags.jacobians};
+  if (flags.whole) options.longest = setup->batch.length;
+  auto signal = predict_any(setup->graph, setup->architecture, setup->batch, *setup->scheme, options);
+  if (!signal) return complain(signal.error());
+  signal->tokens = flags.tokens;
+  return present(*signal, flags, flags.view, to_text);
 }
 
 }  // namespace
@@ -30,6 +35,9 @@ void declare_predict(CLI::App& app, int& exit_code) {
   flags->declare(*verb);
   flags->view.declare(*verb);
   verb->add_flag("--jacobians", flags->jacobians, "also how a change of each layer's stream arrives at the last one");
+  verb->add_flag(
+      "--whole", flags->whole,
+      fmt::format("every token of a long sequence; beyond {} predictions are carried on from shorter ones", PredictOptions{}.longest));
   verb->footer("Examples:\n  stepzero predict llama-3-8b\n  stepzero predict gpt2 --set layers=48 --scheme xavier-normal --json\n");
   verb->callback([flags, &exit_code] { exit_code = run(*flags); });
 }

@@ -10,7 +10,7 @@
 #include "stepzero/report/html.hpp"
 #include "stepzero/report/json.hpp"
 #include "stepzero/report/terminal.hpp"
-#include "stepzero/walks/predict.hpp"
+#include "stepzero/walks/predict_long.hpp"
 
 namespace stepzero::cli {
 
@@ -29,8 +29,9 @@ struct ReportFlags : CommonFlags {
 Expected<Signal> signal_of(const ReportFlags& flags) {
   auto setup = prepare(flags);
   if (!setup) return std::unexpected(setup.error());
-  if (auto fits = check_kernels(setup->graph, setup->architecture, setup->batch); !fits) return std::unexpected(fits.error());
-  Signal signal = predict(setup->graph, setup->architecture, setup->batch, *setup->scheme);
+  auto theory = predict_any(setup->graph, setup->architecture, setup->batch, *setup->scheme);
+  if (!theory) return theory;
+  Signal signal = *std::move(theory);
   if (flags.measure || flags.seeds > 1 || flags.weightless || !flags.weights.empty()) {
     const auto real = measure_with_progress(*setup, flags, flags.weightless, flags.weights);
     if (!real) return real;

@@ -13,15 +13,27 @@ namespace stepzero {
 
 using Matrix = Tensor<double>;
 
+// The sum of f from `begin` to before `end` in eight strands, which the compiler can put side by side.
+template <class F>
+double in_eight(Index begin, Index end, const F& f) {
+  double strand[8] = {};
+  Index i = begin;
+  for (; i + 8 <= end; i += 8) {
+    for (Index k = 0; k < 8; ++k) strand[k] += f(i + k);
+  }
+  for (; i < end; ++i) strand[0] += f(i);
+  return ((strand[0] + strand[1]) + (strand[2] + strand[3])) + ((strand[4] + strand[5]) + (strand[6] + strand[7]));
+}
+
 class Kernel {
  public:
   Kernel() = default;
-  explicit Kernel(Matrix matrix) : matrix_(std::make_shared<const Matrix>(std::move(matrix))) {}
+  explicit Kernel(Matrix matrix) : shared_(std::make_shared<const Shared>(std::move(matrix))) {}
 
   // f(t, s) for s <= t, mirrored; f is called from several threads
   template <class F>
   static Kernel from(Index tokens, const F& f) {
-    return from_rows(tokens, [&](Index t, double* row) {
+    return from_rows(tokens, [&](Index t, double* __restrict row) {  // what f reads is not what it writes: loops are wide
       for (Index s = 0; s <= t; ++s) row[s] = f(t, s);
     });
   }
@@ -52,10 +64,18 @@ class Kernel {
   }
 
   // the other one times a number
-  [[nodiscard]] bool same_up_to_scale(const Kernel& other) const { return matrix_ == other.matrix_ && shift_ == 0 && other.shift_ == 0; }
-  [[nodiscard]] bool empty() const { return matrix_ == nullptr; }
-  [[nodiscard]] Index tokens() const { return matrix_->rows(); }
-  double operator()(Index t, Index s) const { return scale_ * (*matrix_)(t, s) + shift_; }
+  [[nodiscard]] bool same_up_to_scale(const Kernel& other) const { return shared_ == other.shared_ && shift_ == 0 && other.shift_ == 0; }
+  [[nodiscard]] bool empty() const { return shared_ == nullptr; }
+  [[nodiscard]] Index tokens() const { return shared_->matrix.rows(); }
+  double operator()(Index t, Index s) const { return scale_ * shared_->matrix(t, s) + shift_; }
+
+  // One row, for loops over all of it.
+  struct Row {
+    const double* entries;
+    double scale, shift;
+    double operator[](Index s) const { return scale * entries[s] + shift; }
+  };
+  [[nodiscard]] Row row(Index t) const { return {shared_->matrix.view().row(t), scale_, shift_}; }
 
   [[nodiscard]] Kernel scaled(double a) const {
     Kernel k = *this;
@@ -72,41 +92,36 @@ class Kernel {
     return from(a.tokens(), [&](Index t, Index s) { return a(t, s) + b(t, s); });
   }
 
-  [[nodiscard]] double trace() const {
-    double sum = 0;
-    for (Index t = 0; t < tokens(); ++t) sum += (*this)(t, t);
-    return sum;
-  }
-  [[nodiscard]] double sum() const {
-    return scale_ * in_eight(matrix_->size(), [m = matrix_->data()](Index i) { return m[i]; }) +
-           shift_ * static_cast<double>(matrix_->size());
-  }
+  [[nodiscard]] double trace() const { return scale_ * shared_->trace + shift_ * static_cast<double>(tokens()); }
+  [[nodiscard]] double sum() const { return scale_ * shared_->sum + shift_ * static_cast<double>(tokens() * tokens()); }
   // sum_ts K_ts^2 / (sum_t K_tt)^2: 1 where all tokens are one, 1/T where they share nothing
   [[nodiscard]] double sameness() const {
     const double size = trace();
-    return size > 0 ? frobenius(*this, *this) / (size * size) : 1;
+    const double squares = scale_ * scale_ * shared_->squares + shift_ * (scale_ * shared_->sum + sum());
+    return size > 0 ? squares / (size * size) : 1;
   }
   // sum_ts a_ts b_ts
   friend double frobenius(const Kernel& a, const Kernel& b) {
-    return in_eight(a.matrix_->size(), [&, x = a.matrix_->data(), y = b.matrix_->data()](Index i) {
-      return (a.scale_ * x[i] + a.shift_) * (b.scale_ * y[i] + b.shift_);
-    });
+    const Row x = a.row(0), y = b.row(0);  // rows follow each other
+    return in_eight(0, a.shared_->matrix.size(), [=](Index i) { return x[i] * y[i]; });
   }
 
  private:
-  // A sum in eight strands, which the compiler can put side by side.
-  template <class F>
-  static double in_eight(Index n, const F& f) {
-    double strand[8] = {};
-    Index i = 0;
-    for (; i + 8 <= n; i += 8) {
-      for (Index k = 0; k < 8; ++k) strand[k] += f(i + k);
-    }
-    for (; i < n; ++i) strand[0] += f(i);
-    return ((strand[0] + strand[1]) + (strand[2] + strand[3])) + ((strand[4] + strand[5]) + (strand[6] + strand[7]));
-  }
+  // The entries, and the sums of them that every wire is asked for.
+  struct Shared {
+    Matrix matrix;
+    double trace = 0, sum = 0, squares = 0;
 
-  std::shared_ptr<const Matrix> matrix_;
+    explicit Shared(Matrix entries) : matrix(std::move(entries)) {
+      for (Index t = 0; t < matrix.rows(); ++t) {
+        const double* const row = matrix.view().row(t);  // up to t: the rest is the same again
+        trace += row[t];
+        sum += 2 * in_eight(0, t, [=](Index s) { return row[s]; }) + row[t];
+        squares += 2 * in_eight(0, t, [=](Index s) { return row[s] * row[s]; }) + row[t] * row[t];
+      }
+    }
+  };
+  std::shared_ptr<const Shared> shared_;
   double scale_ = 1;
   double shift_ = 0;
 };

@@ -32,8 +32,7 @@ Moment Attention::push(const PushDoor& p) const {
 }
 
 Pulled Attention::pull(const PullDoor& p) const {
-  const Moment &q = *p.x[0], &k = *p.x[1], &v = *p.x[2];
-  return series_serves(*this, q, k) ? pull_series(*this, p.batch, q, k, v, p.dy.G) : pull_sampled(*this, p);
+  return series_serves(*this, *p.x[0], *p.x[1]) ? pull_series(*this, p) : pull_sampled(*this, p);
 }
 
 }  // namespace stepzero

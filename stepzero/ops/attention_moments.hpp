@@ -6,7 +6,7 @@ namespace stepzero {
 
 // A series in the score variance: attention_series.cpp
 Moment push_series(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v);
-Pulled pull_series(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v, const Kernel& G);
+Pulled pull_series(const Attention& op, const PullDoor& p);
 
 // Synthetic heads, drawn from the node's own stream: attention_sampler.cpp
 Moment push_sampled(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v, Draws draws);

@@ -3,7 +3,8 @@
 // A head is drawn from the kernels of its inputs and goes through what the model does to it: norm, rotation, scale, cap,
 // slopes, mask, softmax. Given its weights A the rest is known in closed form or is one Gaussian field:
 //     K_o = (A F)(A F)',  G_v = (A' R)(A' R)',        F F' = Kv, R R' = G
-//     dA  = R Z F',  Z iid normal: the field with covariance G (x) Kv, and dA goes back through the softmax to q and k.
+//     dA  = R Z F',  Z iid normal: the field with covariance G (x) Kv, and dA goes back through the softmax to q and k,
+// whose Gram matrices in the mean over Z are known too (attention_expect.hpp); what rotations make of them is drawn.
 // One draw of a model shows a kernel that differs from its mean: F is drawn anew (Bartlett) at the number of channels
 // that the wire's noise stands for. Heads are drawn until the standard errors of what they yield are small enough.
 #include <array>
@@ -11,54 +12,18 @@
 #include <string>
 #include <vector>
 
-#include "stepzero/core/running.hpp"
 #include "stepzero/kernels/decompose.hpp"
+#include "stepzero/kernels/products.hpp"
 #include "stepzero/kernels/statistics.hpp"
 #include "stepzero/ops/attention_draw.hpp"
+#include "stepzero/ops/attention_expect.hpp"
 #include "stepzero/ops/attention_moments.hpp"
+#include "stepzero/ops/attention_sums.hpp"
 #include "stepzero/ops/rotary.hpp"
 
 namespace stepzero {
 
 namespace {
-
-// A few numbers of every head.
-template <std::size_t N>
-struct Seen {
-  std::array<Running, N> numbers;
-
-  void add(const std::array<double, N>& x) {
-    for (std::size_t i = 0; i < N; ++i) numbers[i].add(x[i]);
-  }
-  [[nodiscard]] double mean(std::size_t i) const { return numbers[i].mean; }
-  [[nodiscard]] double variance(std::size_t i) const { return numbers[i].variance(); }
-  [[nodiscard]] double error(std::size_t i) const { return numbers[i].error(); }
-};
-
-// out = X X'
-void gram(const Tensor<float>& x, Tensor<float>& out) {
-  gemm(Trans::no, Trans::yes, 1.0F, View<const float>(x), View<const float>(x), 0.0F, out.view());
-}
-
-void add(const Tensor<float>& x, Matrix& to) {
-  for (Index i = 0; i < to.size(); ++i) to.data()[i] += static_cast<double>(x.data()[i]);
-}
-
-double trace(const Tensor<float>& x) {
-  double sum = 0;
-  for (Index t = 0; t < x.rows(); ++t) sum += static_cast<double>(x(t, t));
-  return sum;
-}
-
-Matrix zeros(Index n) {
-  Matrix m(n, n);
-  std::fill_n(m.data(), m.size(), 0.0);
-  return m;
-}
-
-Kernel mean_of(const Matrix& sum, double factor) {
-  return Kernel::from(sum.rows(), [&](Index t, Index s) { return factor * (sum(t, s) + sum(s, t)) / 2; });
-}
 
 class Sampler {
  public:
@@ -78,9 +43,9 @@ class Sampler {
     one_ = op;
     one_.heads = one_.kv_heads = 1;
     const double t = static_cast<double>(tokens_), dk = static_cast<double>(op.key_dim);
-    constexpr double any_head = 8e6;                                     // what a head costs however short the sequence
-    const double both_doors = 2 * t * t * (9 * t + 12 * dk) + any_head;  // floating-point operations of a head
-    most_ = std::clamp<Index>(static_cast<Index>(draws.effort / both_doors) / together, 1, 64) * together;
+    constexpr double any_head = 8e6;                                      // what a head costs however short the sequence
+    const double both_doors = 2 * t * t * (20 * t + 12 * dk) + any_head;  // floating-point operations of a head
+    most_ = std::clamp<Index>(static_cast<Index>(draws.effort / both_doors) / together, 1, 256) * together;
   }
 
   // The heads to draw, in goes of `together`: body(i, slot) in parallel, then done(n, go) in order says whether they suffice.
@@ -197,9 +162,14 @@ class Sampler {
     const double size = G.trace() / static_cast<double>(tokens_);  // floats stay in range
     if (!(size > 0)) return {{{G}, {G}, {G}}, {}};
     const Tensor<float> mean_up = kernels::root(G, 1 / std::sqrt(size));
+    // Of each head what reaches q and k is known in the mean over the gradients that may come. Drawn gradients tell what is left:
+    // what rotations make of it on the way back, and how single draws of a model vary.
+    const bool turns = q_.rotary != nullptr || k_.rotary != nullptr;
+    constexpr Index few = 32;
     struct Slot {
       Tensor<float> gq, gk, gv, q_before, k_before;
-      double q_inner = 0, k_inner = 0;
+      double q_inner = 0, k_inner = 0;  // with the values' kernel: what a weight's gradient has of it
+      double q_drawn = 0, k_drawn = 0;  // the same of a drawn gradient
     };
     std::vector<Slot> slots(together);
     const auto square = [&] { return Tensor<float>(tokens_, tokens_); };
@@ -209,6 +179,7 @@ class Sampler {
     for (std::size_t i = 0; i < parts.size(); ++i) sums.push_back(zeros(tokens_));
     double q_inner = 0, k_inner = 0;
     Seen<5> seen;
+    Seen<2> drawn;
     Index heads = 0;
     draw(
         [&](Index i, Index slot) {
@@ -216,43 +187,60 @@ class Sampler {
           const Head h = head(i);
           const Tensor<float> up = damped(mean_up, h, y, dy.damp);
           gram(to_values(h, up), to.gv);
+          // the softmax takes out what all values share, and without a cap what all keys share: floats could not
+          Tensor<float> V = square();
+          gram(centred(h.factor), V);
+          const bool capped = h.slope.rows() > 0;
+          const Tensor<float> keys = capped ? Tensor<float>() : centred(h.k);
+          expected_grams(
+              {whole(h.a), capped ? whole(sloped(h)) : Tensor<float>(), h.q, capped ? h.k : keys, static_cast<float>(op_.scale), V},
+              product(Trans::yes, up, up), to.gq, to.gk);
+          gram(h.factor, V);
+          to.q_inner = inner(V, to.gq);
+          to.k_inner = inner(V, to.gk);
+          if (!turns && i >= few) return;
           Sides d = to_scores(h, up, i);
-          gram(d.q, to.gq);
-          gram(d.k, to.gk);
           if (q_.rotary != nullptr) d.q = turned(d.q, *q_.rotary, -1);
           if (k_.rotary != nullptr) d.k = turned(d.k, *k_.rotary, -1);
           gram(d.q, to.q_before);
           gram(d.k, to.k_before);
-          to.q_inner = sum_squares(View<const float>(product(Trans::yes, h.factor, d.q)));
-          to.k_inner = sum_squares(View<const float>(product(Trans::yes, h.factor, d.k)));
+          to.q_drawn = inner(V, to.q_before);
+          to.k_drawn = inner(V, to.k_before);
         },
         [&](Index n) {
+          const Index before = heads;
           heads = n;
-          parallel_for(std::ssize(parts), [&](Index i) {
+          parallel_for(turns ? std::ssize(parts) : 3, [&](Index i) {
             for (const Slot& s : slots) add(s.*parts[static_cast<std::size_t>(i)], sums[static_cast<std::size_t>(i)]);
           });
           for (const Slot& s : slots) {
-            q_inner += s.q_inner;
-            k_inner += s.k_inner;
+            q_inner += turns ? s.q_drawn : s.q_inner;
+            k_inner += turns ? s.k_drawn : s.k_inner;
             seen.add({trace(s.gv), s.q_inner, s.k_inner, trace(s.gq), trace(s.gk)});
+            if (turns || before < few) drawn.add({s.q_drawn, s.k_drawn});
           }
           const auto sure = [&](std::size_t i, double error) { return seen.error(i) <= error * seen.mean(i); };
           return sure(0, enough) && sure(1, 2 * enough_qk) && sure(2, 2 * enough_qk) && sure(3, enough_qk) && sure(4, enough_qk);
         });
     const double share = size / static_cast<double>(heads);
-    std::vector<Kernel> means(parts.size());
-    parallel_for(std::ssize(parts),
-                 [&](Index i) { means[static_cast<std::size_t>(i)] = mean_of(sums[static_cast<std::size_t>(i)], share); });
-    const Kernel &q0 = means[3], &k0 = means[4];
+    const auto mean = [&](std::size_t part) { return mean_of(sums[part], share); };
     const auto gain = [&](double own, const Kernel& g) {
       const double plain = frobenius(v_.K, g);
       return plain > 0 ? own * share / plain : 1;
     };
-    const auto level = [&](std::size_t i) { return seen.variance(i) / (seen.mean(i) * seen.mean(i) * static_cast<double>(op_.heads)); };
+    const auto level = [&](const auto& list, std::size_t i) {
+      return list.variance(i) / (list.mean(i) * list.mean(i) * static_cast<double>(op_.heads));
+    };
+    const auto side = [&](std::size_t part, double own) {
+      const Kernel g = mean(part);
+      const Kernel before = turns ? mean(part + 3) : g;
+      return Adjoint{
+          .G = g, .before_rotary = turns ? with_sizes(before, g) : g, .level = level(drawn, part), .weight_gain = gain(own, before)};
+    };
     Pulled out;
-    out.dx.push_back({.G = means[0], .before_rotary = q0, .level = level(1), .weight_gain = gain(q_inner, q0)});
-    out.dx.push_back({.G = means[1], .before_rotary = k0, .level = level(2), .weight_gain = gain(k_inner, k0)});
-    out.dx.push_back({.G = means[2], .level = level(0)});
+    out.dx.push_back(side(0, q_inner));
+    out.dx.push_back(side(1, k_inner));
+    out.dx.push_back({.G = mean(2), .level = level(seen, 0)});
     return out;
   }
 
@@ -261,12 +249,6 @@ class Sampler {
   [[nodiscard]] View<float> rows(Tensor<float>& x, Index b) const { return x.view().slice(b * batch_.length, batch_.length); }
   static float* slope_row(Head& h, Index t) { return h.slope.rows() > 0 ? h.slope.view().row(t) : nullptr; }
   static const float* slope_row(const Head& h, Index t) { return h.slope.rows() > 0 ? h.slope.view().row(t) : nullptr; }
-  static double total(const Tensor<float>& x) {
-    double sum = 0;
-    for (Index i = 0; i < x.size(); ++i) sum += static_cast<double>(x.data()[i]);
-    return sum;
-  }
-
   [[nodiscard]] Tensor<float> normals(Index n, Index columns, const char* name, Index i) const {
     return node_normals(draws_.place, name, i, n, columns);
   }
@@ -297,6 +279,35 @@ class Sampler {
     return out;
   }
 
+  // over all tokens of the batch
+  [[nodiscard]] Tensor<float> whole(const Tensor<float>& weights) const {
+    Tensor<float> out(tokens_, tokens_);
+    std::fill_n(out.data(), out.size(), 0.0F);
+    for (Index t = 0; t < tokens_; ++t) std::copy_n(weights.view().row(t), batch_.length, out.view().row(t) + (t - batch_.position(t)));
+    return out;
+  }
+  // less the mean over the tokens of each sequence
+  [[nodiscard]] Tensor<float> centred(const Tensor<float>& x) const {
+    Tensor<float> out(x.rows(), x.cols());
+    std::vector<float> mean(static_cast<std::size_t>(x.cols()));
+    for (Index b = 0; b < batch_.sequences; ++b) {
+      std::ranges::fill(mean, 0.0F);
+      const View<const float> from = of(x, b);
+      const View<float> to = rows(out, b);
+      for (Index t = 0; t < batch_.length; ++t) {
+        for (Index c = 0; c < x.cols(); ++c) mean[c] += from(t, c) / static_cast<float>(batch_.length);
+      }
+      for (Index t = 0; t < batch_.length; ++t) {
+        for (Index c = 0; c < x.cols(); ++c) to(t, c) = from(t, c) - mean[c];
+      }
+    }
+    return out;
+  }
+  [[nodiscard]] static Tensor<float> sloped(const Head& h) {
+    Tensor<float> out(h.a.rows(), h.a.cols());
+    hadamard(View<const float>(h.a), View<const float>(h.slope), out.view());
+    return out;
+  }
   // A F
   [[nodiscard]] Tensor<float> mixed(const Head& h) const {
     Tensor<float> out(tokens_, h.factor.cols());

@@ -8,6 +8,7 @@
 // to tr(P_t Kv P_s Kk), since k and v are made from the same draw of their input.
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <vector>
 
 #include "stepzero/ops/attention_moments.hpp"
@@ -18,29 +19,45 @@ namespace {
 
 using Range = Attention::Range;
 
-// Sums over rectangles of a matrix in constant time.
+// Sums over rectangles of a matrix.
 class IntegralImage {
  public:
+  // f(r, c) for all of it
   template <class F>
   IntegralImage(Index rows, Index cols, const F& f) : sum_(rows + 1, cols + 1) {
     std::fill_n(sum_.view().row(0), cols + 1, 0.0);
-    for (Index r = 0; r < rows; ++r) {
-      const double* above = sum_.view().row(r);
-      double* row = sum_.view().row(r + 1);
-      double line = row[0] = 0;
-      for (Index c = 0; c < cols; ++c) {
-        line += f(r, c);
-        row[c + 1] = above[c + 1] + line;
-      }
-    }
+    constexpr Index strip = 4;  // rows whose sums do not wait for each other
+    Index r = 0;
+    for (; r + strip <= rows; r += strip) add_rows<strip>(r, f);
+    for (; r < rows; ++r) add_rows<1>(r, f);
   }
-  double operator()(Range r, Range c) const {
-    return sum_(r.end, c.end) - sum_(r.begin, c.end) - sum_(r.end, c.begin) + sum_(r.begin, c.begin);
+  // Rows `r` summed: entry c is the sum over the columns before c.
+  [[nodiscard]] std::vector<double> band(Range r) const {
+    const double *upper = sum_.view().row(r.begin), *lower = sum_.view().row(r.end);
+    std::vector<double> out(lower, lower + sum_.cols());
+    for (Index c = 0; c < sum_.cols(); ++c) out[c] -= upper[c];
+    return out;
   }
 
  private:
+  template <Index strip, class F>
+  void add_rows(Index r0, const F& f) {
+    double line[strip] = {};
+    double* to[strip];
+    for (Index i = 0; i < strip; ++i) to[i] = sum_.view().row(r0 + 1 + i), to[i][0] = 0;
+    for (Index c = 0; c < sum_.cols() - 1; ++c) {
+      for (Index i = 0; i < strip; ++i) to[i][c + 1] = line[i] += f(r0 + i, c);
+    }
+    for (Index i = 0; i < strip; ++i) {
+      const double* above = to[i] - sum_.cols();
+      for (Index c = 0; c < sum_.cols(); ++c) to[i][c] += above[c];
+    }
+  }
+
   Matrix sum_;
 };
+
+double within(const std::vector<double>& band, Range r) { return band[r.end] - band[r.begin]; }
 
 // Who sees whom, over all tokens of the batch.
 struct Sight {
@@ -67,7 +84,7 @@ struct Sight {
   [[nodiscard]] double count(Index t) const { return static_cast<double>(keys[t].end - keys[t].begin); }
 };
 
-constexpr int most_powers = 5;  // scores have variance below 0.2: what the cut leaves is 1e-4
+constexpr int most_powers = 5;  // scores have variance below 0.2: what the cut leaves is 3e-6
 
 Matrix ones(Index n) {
   Matrix m(n, n);
@@ -77,9 +94,9 @@ Matrix ones(Index n) {
 
 // m o K
 void multiply(Matrix& m, const Kernel& K) {
-  for (Index t = 0; t < m.rows(); ++t) {
-    for (Index s = 0; s < m.cols(); ++s) m(t, s) *= K(t, s);
-  }
+  const Kernel::Row k = K.row(0);  // rows follow each other
+  double* const entries = m.data();
+  for (Index i = 0; i < m.size(); ++i) entries[i] *= k[i];
 }
 
 class Series {
@@ -88,13 +105,16 @@ class Series {
       : op_(op),
         tokens_(batch.tokens()),
         sight_(op, batch),
-        q_(q),
-        k_(k),
-        v_(v),
+        q_(q.K),
+        k_(k.K),
+        v_(v.K),
+        swing_(std::exp(k.swing) - 1),
+        noise_(k.noise - 1 / static_cast<double>(op.kv_heads * op.key_dim)),
         gain_(op.scale * op.scale * static_cast<double>(op.key_dim)) {
     double variance = 0;
     for (Index t = 0; t < tokens_; ++t) variance = std::max(variance, gain_ * q.K(t, t) * k.K(t, t));
-    for (double left = variance; powers_ < most_powers && left > 1e-4; left *= variance / ++powers_) {
+    // until the first power that is left out is small
+    for (double left = variance * variance / 2; powers_ < most_powers && left > 3e-4; left *= variance / ++powers_) {
     }
     // where values are keys up to a factor, the sums of Kk^p o Kv are those of Kk^(p + 1)
     const bool alike = v.K.same_up_to_scale(k.K) && k.K(0, 0) > 0;
@@ -110,9 +130,9 @@ class Series {
   }
 
   [[nodiscard]] Kernel output() const {
-    return Kernel::from(tokens_, [&](Index t, Index s) {
-      const double x = gain_ * q_.K(t, s);
-      return sum(s_, x, t, s) / sum(z_, x, t, s);  // (10)
+    return Kernel::from_rows(tokens_, [&](Index t, double* __restrict row) {
+      const std::vector<double> top = sums(s_, t), bottom = sums(z_, t);
+      for (Index s = 0; s <= t; ++s) row[s] = top[s] / bottom[s];  // (10)
     });
   }
 
@@ -122,9 +142,9 @@ class Series {
     for (Index t = 0; t < tokens_; ++t) {
       const Range see = sight_.keys[t];
       const double n = sight_.count(t);
-      const double x = gain_ * q_.K(t, t);
+      const double x = gain_ * q_(t, t);
       double diagonal = 0;
-      for (Index j = see.begin; j < see.end; ++j) diagonal += k_.K(j, j);
+      for (Index j = see.begin; j < see.end; ++j) diagonal += k_(j, j);
       squares += x * diagonal;
       pairs += n;
       // variance of the scores within the row, which is what bends the weights away from uniform
@@ -133,7 +153,7 @@ class Series {
       out.sum_squares += std::exp(within) / n;
     }
     // the pooled mean of one draw's scores is not quite 0: it goes off the variance
-    const double pooled = gain_ * frobenius(q_.K, z_[1]);
+    const double pooled = gain_ * frobenius(q_, z_[1]);
     out.score_variance = squares / pairs - pooled / (pairs * pairs) / static_cast<double>(heads);
     out.entropy /= static_cast<double>(tokens_);
     out.sum_squares /= static_cast<double>(tokens_);
@@ -143,7 +163,7 @@ class Series {
   // |Q K'|^2 of Gaussian heads: 2 a b + 2 (a + b) / dk of its square a head, a and b the sameness of queries and of keys;
   // how far the weights are from uniform goes with it.
   [[nodiscard]] AttentionSummary spread_of(const AttentionSummary& mean, Index heads) const {
-    const double a = q_.K.sameness(), b = k_.K.sameness();
+    const double a = q_.sameness(), b = k_.sameness();
     const double relative = std::sqrt((2 * a * b + 2 * (a + b) / static_cast<double>(op_.key_dim)) / static_cast<double>(heads));
     double uniform = 0, squares = 0;
     for (Index t = 0; t < tokens_; ++t) {
@@ -155,9 +175,12 @@ class Series {
 
   [[nodiscard]] Pulled pull(const Kernel& G) const {
     Pulled up;
-    const auto [gq, extra] = pull_query(G);
-    const Kernel gk = pull_key(G);
-    const double plain = frobenius(k_.K, gk);
+    const Matrix y = row_means(v_);
+    const std::vector<double> key_spread = spread(k_, z_[1]);
+    const std::vector<double> tilt = tilts(key_spread);
+    const auto [gq, extra] = pull_query(G, y, key_spread, tilt);
+    const Kernel gk = pull_key(G, y, tilt);
+    const double plain = frobenius(k_, gk);
     up.dx.push_back({.G = gq});
     up.dx.push_back({.G = gk, .weight_gain = plain > 0 ? 1 + extra / plain : 1});
     up.dx.push_back({.G = pull_value(G)});
@@ -167,37 +190,43 @@ class Series {
  private:
   // the sum over the keys that t sees and those that s sees, for all (t, s)
   [[nodiscard]] Kernel seen(const IntegralImage& image) const {
-    return Kernel::from(tokens_, [&](Index t, Index s) { return image(sight_.keys[t], sight_.keys[s]); });
+    return Kernel::from_rows(tokens_, [&](Index t, double* __restrict row) {
+      const std::vector<double> band = image.band(sight_.keys[t]);
+      for (Index s = 0; s <= t; ++s) row[s] = within(band, sight_.keys[s]);
+    });
   }
 
-  double sum(const std::vector<Kernel>& powers, double x, Index t, Index s) const {
-    double total = 0, factor = 1;
-    for (int p = 0; p < powers_; ++p) {
-      total += factor * powers[static_cast<std::size_t>(p)](t, s);
-      factor *= x / (p + 1);
+  // sum_p v^p/p! of the kernels, v = c^2 dk Kq_ts, for s up to t
+  [[nodiscard]] std::vector<double> sums(const std::vector<Kernel>& kernels, Index t) const {
+    std::vector<double> out(static_cast<std::size_t>(t) + 1, 0.0);
+    for (int p = powers_; p-- > 0;) {
+      const Kernel::Row v = q_.row(t), kernel = kernels[static_cast<std::size_t>(p)].row(t);
+      const double factor = gain_ / (p + 1);
+      for (Index s = 0; s <= t; ++s) out[s] = out[s] * (factor * v[s]) + kernel[s];
     }
-    return total;
+    return out;
   }
 
   [[nodiscard]] Kernel pull_value(const Kernel& G) const {
-    const Kernel z = Kernel::from(tokens_, [&](Index t, Index s) { return G(t, s) / sum(z_, gain_ * q_.K(t, s), t, s); });
+    const Kernel z = Kernel::from_rows(tokens_, [&](Index t, double* __restrict row) {
+      const std::vector<double> bottom = sums(z_, t);
+      const Kernel::Row g = G.row(t);
+      for (Index s = 0; s <= t; ++s) row[s] = g[s] / bottom[s];
+    });
     std::vector<IntegralImage> h;
     Matrix power = ones(tokens_);
     for (int p = 0; p < powers_; ++p) {
-      h.emplace_back(tokens_, tokens_, [&](Index t, Index s) { return power(t, s) * z(t, s); });
-      multiply(power, q_.K.scaled(gain_ / (p + 1)));
+      multiply(power, p == 0 ? z : q_.scaled(gain_ / p));
+      h.emplace_back(tokens_, tokens_, [&](Index t, Index s) { return power(t, s); });
     }
-    return Kernel::from(tokens_,
-                        [&](Index j, Index l) { return sum_powers(h, k_.K(j, l), sight_.queries[j], sight_.queries[l]); });  // (11)
-  }
-
-  static double sum_powers(const std::vector<IntegralImage>& images, double x, Range r, Range c) {
-    double total = 0, factor = 1;
-    for (const IntegralImage& image : images) {
-      total += factor * image(r, c);
-      factor *= x;
-    }
-    return total;
+    return Kernel::from_rows(tokens_, [&](Index j, double* __restrict row) {
+      const Kernel::Row k = k_.row(j);
+      std::fill_n(row, j + 1, 0.0);
+      for (int p = powers_; p-- > 0;) {
+        const std::vector<double> band = h[static_cast<std::size_t>(p)].band(sight_.queries[j]);
+        for (Index l = 0; l <= j; ++l) row[l] = row[l] * k[l] + within(band, sight_.queries[l]);  // (11)
+      }
+    });
   }
 
   // mean of row j of K over the keys that s sees, for all (j, s)
@@ -227,7 +256,7 @@ class Series {
   // Weights that lean away from uniform make the gradient larger: to first order by exp of the scores' variance within the row.
   [[nodiscard]] std::vector<double> tilts(const std::vector<double>& key_spread) const {
     std::vector<double> out;
-    for (Index t = 0; t < tokens_; ++t) out.push_back(std::exp(gain_ * q_.K(t, t) * key_spread[t] / 2));
+    for (Index t = 0; t < tokens_; ++t) out.push_back(std::exp(gain_ * q_(t, t) * key_spread[t] / 2));
     return out;
   }
 
@@ -236,49 +265,56 @@ class Series {
     double extra;  // what the shared noise of k and v adds to <Kk, Gk>, and so to the gradient of the key weights
   };
 
-  [[nodiscard]] Query pull_query(const Kernel& G) const {
-    const Matrix y = row_means(v_.K);
-    const Matrix w = row_means(k_.K);
+  [[nodiscard]] Query pull_query(const Kernel& G, const Matrix& y, const std::vector<double>& ck, const std::vector<double>& tilt) const {
+    const Matrix w = row_means(k_);
     const IntegralImage yw(tokens_, tokens_, [&](Index j, Index s) { return y(j, s) * w(j, s); });
-    const auto over = [&](Index t, Index s) { return yw(sight_.keys[t], {s, s + 1}) / sight_.count(t); };
-    const std::vector<double> cv = spread(v_.K, s_[0]);
-    const std::vector<double> ck = spread(k_.K, z_[1]);
-    const std::vector<double> tilt = tilts(ck);
-    const double swing = std::exp(k_.swing) - 1;
-    const double noise = k_.noise - 1 / static_cast<double>(op_.kv_heads * op_.key_dim);  // of what both are made from
+    Matrix over(tokens_, tokens_);  // means of y w over the keys that t sees
+    for (Index t = 0; t < tokens_; ++t) {
+      const std::vector<double> band = yw.band(sight_.keys[t]);
+      for (Index s = 0; s < tokens_; ++s) over(t, s) = (band[s + 1] - band[s]) / sight_.count(t);
+    }
+    const std::vector<double> cv = spread(v_, s_[0]);
     const Kernel trace = Kernel::from(tokens_, [&](Index t, Index s) {
-      const double n = z_[0](t, s);
-      return (s_[1](t, s) / n - over(t, s) - over(s, t) + s_[0](t, s) / n * (z_[1](t, s) / n)) * tilt[t] * tilt[s];
+      const double n = 1 / z_[0](t, s);
+      return (s_[1](t, s) * n - over(t, s) - over(s, t) + s_[0](t, s) * n * (z_[1](t, s) * n)) * tilt[t] * tilt[s];
     });
     const Kernel shared = Kernel::from(tokens_, [&](Index t, Index s) {
-      return gain_ * G(t, s) * (noise * (cv[t] * ck[s] + cv[s] * ck[t]) / 2 * tilt[t] * tilt[s] + swing * trace(t, s));
+      return gain_ * G(t, s) * (noise_ * (cv[t] * ck[s] + cv[s] * ck[t]) / 2 * tilt[t] * tilt[s] + swing_ * trace(t, s));
     });
     Kernel out = Kernel::from(tokens_, [&](Index t, Index s) { return gain_ * G(t, s) * trace(t, s) + shared(t, s); });  // (11)
-    const double extra = frobenius(q_.K, shared);
+    const double extra = frobenius(q_, shared);
     return {out, extra};
   }
 
-  [[nodiscard]] Kernel pull_key(const Kernel& G) const {
-    const std::vector<double> tilt = tilts(spread(k_.K, z_[1]));
-    const auto h = [&](Index t, Index s) { return q_.K(t, s) * G(t, s) * tilt[t] * tilt[s] / z_[0](t, s); };
-    const Matrix y = row_means(v_.K);
-    const IntegralImage hh(tokens_, tokens_, h);
-    const IntegralImage hu(tokens_, tokens_, [&](Index t, Index s) { return h(t, s) * s_[0](t, s) / z_[0](t, s); });
-    // N_jl = sum over s that see l of y_js sum over t that see j of h_ts
-    const IntegralImage n(tokens_, tokens_, [&](Index j, Index s) { return y(j, s) * hh(sight_.queries[j], {s, s + 1}); });
-    const auto cross = [&](Index j, Index l) { return n({j, j + 1}, sight_.queries[l]); };
-    return Kernel::from(tokens_, [&](Index j, Index l) {
-      const Range a = sight_.queries[j], b = sight_.queries[l];
-      return gain_ * (v_.K(j, l) * hh(a, b) - cross(j, l) - cross(l, j) + hu(a, b));  // (12)
+  [[nodiscard]] Kernel pull_key(const Kernel& G, const Matrix& y, const std::vector<double>& tilt) const {
+    const Kernel h = Kernel::from(tokens_, [&](Index t, Index s) { return q_(t, s) * G(t, s) * tilt[t] * tilt[s] / z_[0](t, s); });
+    const IntegralImage hh(tokens_, tokens_, [&](Index t, Index s) { return h(t, s); });
+    const Kernel u = Kernel::from(tokens_, [&](Index t, Index s) { return h(t, s) * s_[0](t, s) / z_[0](t, s); });
+    const IntegralImage hu(tokens_, tokens_, [&](Index t, Index s) { return u(t, s); });
+    // cross_jl = sum over s that see l of y_js sum over t that see j of h_ts
+    Matrix cross(tokens_, tokens_);
+    for (Index j = 0; j < tokens_; ++j) {
+      const std::vector<double> band = hh.band(sight_.queries[j]);
+      std::vector<double> line(static_cast<std::size_t>(tokens_) + 1, 0.0);
+      for (Index s = 0; s < tokens_; ++s) line[s + 1] = line[s] + y(j, s) * (band[s + 1] - band[s]);
+      for (Index l = 0; l < tokens_; ++l) cross(j, l) = within(line, sight_.queries[l]);
+    }
+    return Kernel::from_rows(tokens_, [&](Index j, double* __restrict row) {
+      const std::vector<double> all = hh.band(sight_.queries[j]), means = hu.band(sight_.queries[j]);
+      const Kernel::Row v = v_.row(j);
+      for (Index l = 0; l <= j; ++l) {
+        const Range see = sight_.queries[l];
+        row[l] = gain_ * (v[l] * within(all, see) - cross(j, l) - cross(l, j) + within(means, see));  // (12)
+      }
     });
   }
 
   const Attention& op_;
   Index tokens_;
   Sight sight_;
-  const Moment& q_;
-  const Moment& k_;
-  const Moment& v_;
+  Kernel q_, k_, v_;
+  double swing_;
+  double noise_;  // of what keys and values are both made from
   double gain_;
   int powers_ = 2;             // of the score variance, the first being the zeroth; the rules below use two
   std::vector<Kernel> z_, s_;  // sums over what t and s see of Kk^p, and of Kk^p o Kv
@@ -287,16 +323,18 @@ class Series {
 }  // namespace
 
 Moment push_series(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v) {
-  const Series series(op, batch, q, k, v);
+  const auto series = std::make_shared<const Series>(op, batch, q, k, v);
   Moment y;
-  y.K = series.output();
-  y.attention = series.summary(op.heads);
-  y.attention_spread = series.spread_of(*y.attention, op.heads);
+  y.K = series->output();
+  y.attention = series->summary(op.heads);
+  y.attention_spread = series->spread_of(*y.attention, op.heads);
+  y.keep = series;
   return y;
 }
 
-Pulled pull_series(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v, const Kernel& G) {
-  return Series(op, batch, q, k, v).pull(G);
+Pulled pull_series(const Attention& op, const PullDoor& p) {
+  if (p.y.keep != nullptr) return static_cast<const Series*>(p.y.keep.get())->pull(p.dy.G);
+  return Series(op, p.batch, *p.x[0], *p.x[1], *p.x[2]).pull(p.dy.G);
 }
 
 }  // namespace stepzero

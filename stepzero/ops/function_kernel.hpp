@@ -82,17 +82,13 @@ class Correlation {
 
   // sum over s from `start` to before t of rho (1 - (1 - rho^2)/2 shrink)
   [[nodiscard]] double row_sum(Index t, Index start, double shrink) const {
-    double sum[4] = {};  // strands, which the compiler can put side by side
-    const auto add = [&](Index s, double& to) {
-      const double rho = K_(t, s) * inverse_[static_cast<std::size_t>(s)] * inverse_[static_cast<std::size_t>(t)];
-      to += rho * (1 - (1 - rho * rho) / 2 * shrink);
-    };
-    Index s = start;
-    for (; s + 4 <= t; s += 4) {
-      for (Index i = 0; i < 4; ++i) add(s + i, sum[i]);
-    }
-    for (; s < t; ++s) add(s, sum[0]);
-    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    const Kernel::Row row = K_.row(t);
+    const double* const inverse = inverse_.data();
+    const double own = inverse[t];
+    return in_eight(start, t, [=](Index s) {
+      const double rho = row[s] * inverse[s] * own;
+      return rho * (1 - (1 - rho * rho) / 2 * shrink);
+    });
   }
 
  private:
@@ -111,13 +107,13 @@ inline Kernel function_kernel(const Kernel& K, const Matrix& c) {
   }
   double most = 0;
   for (Index i = 0; i < c.size(); ++i) most = std::max(most, std::abs(c.data()[i]));
-  Index top = c.cols();  // powers above are 0 but for rounding: a smooth function
+  Index top = c.cols();  // powers above add nothing: a smooth function, and its coefficients enter as squares
   const auto nothing = [&](Index k) {
     return std::ranges::all_of(std::span(by_power.view().row(k), static_cast<std::size_t>(tokens)),
-                               [&](double x) { return std::abs(x) <= 1e-8 * most; });
+                               [&](double x) { return std::abs(x) <= 1e-6 * most; });
   };
   while (top > 1 && nothing(top - 1)) --top;
-  return Kernel::from_rows(tokens, [&](Index t, double* row) {
+  return Kernel::from_rows(tokens, [&](Index t, double* __restrict row) {
     for (Index s = 0; s <= t; ++s) row[s] = correlation(t, s);
     row[t] = 1;
     for (Index s0 = 0; s0 <= t; s0 += 16) {  // Horner for sixteen tokens at once

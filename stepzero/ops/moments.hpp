@@ -7,6 +7,7 @@
 // over the draw of the parameters, for the tokens that are really there.
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -55,6 +56,7 @@ struct Moment {
   const Rotary* rotary = nullptr;
   std::optional<AttentionSummary> attention;
   AttentionSummary attention_spread;  // standard deviation of the same in one draw
+  std::shared_ptr<const void> keep;   // what push leaves for the pull of the same op; empty: it is made again
 
   // variance over draws of the logarithm of the mean square
   [[nodiscard]] double level() const { return drift + (width > 0 ? sampling * K.sameness() / static_cast<double>(width) : 0); }

@@ -66,18 +66,27 @@ struct Norm {
   [[nodiscard]] Moment push(const PushDoor& p) const {
     const Moment& x = *p.x[0];
     const Index tokens = p.batch.tokens();
-    const std::vector<double> r = inverse_size(x, tokens, eps);
+    const Kernel C = centred_kernel(x);
+    const std::vector<double> r = inverse_size(C, eps), size = inverse_size(C, 0);
     const double g = gain_square(p.theta);
     const Law b = bias ? p.theta[first_bias()] : Law{};
+    const double shift = b.second_moment();
     Moment y;
     const double shrink = x.shrink(width), lift = x.lift();
-    const std::vector<double> size = inverse_size(x, tokens, 0);
-    y.K = Kernel::from(tokens, [&](Index t, Index s) {
-      const double k = centred_entry(x, t, s);
-      const double rho = k * size[t] * size[s];
-      const double apart = t == s ? 0 : std::max(1 - rho * rho, 0.0);
-      const double seen = (1 - apart / 2 * shrink) * (lift == 1 || t == s ? 1 : std::min(lift, 1 / std::max(std::abs(rho), 1e-9)));
-      return g * k * r[t] * r[s] * seen + b.second_moment();  // (8)
+    y.K = Kernel::from_rows(tokens, [&](Index t, double* __restrict row) {
+      const Kernel::Row k = C.row(t);
+      const double r_t = g * r[t], own_size = size[t];
+      const double *r_s = r.data(), *size_s = size.data();
+      const auto entry = [=](Index s, const auto& lifted) {
+        const double rho = k[s] * own_size * size_s[s];
+        return k[s] * r_t * r_s[s] * (1 - std::max(1 - rho * rho, 0.0) / 2 * shrink) * lifted(rho) + shift;  // (8)
+      };
+      if (lift == 1) {
+        for (Index s = 0; s < t; ++s) row[s] = entry(s, [](double) { return 1.0; });
+      } else {
+        for (Index s = 0; s < t; ++s) row[s] = entry(s, [=](double rho) { return std::min(lift, 1 / std::max(std::abs(rho), 1e-9)); });
+      }
+      row[t] = k[t] * r_t * r_s[t] + shift;
     });
     y.mean.resize(static_cast<std::size_t>(tokens), 0.0);
     y.own.resize(static_cast<std::size_t>(tokens), 0.0);
@@ -103,24 +112,33 @@ struct Norm {
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
     const Moment& x = *p.x[0];
     const Index tokens = p.batch.tokens();
-    const std::vector<double> r = inverse_size(x, tokens, eps);
+    const Kernel C = centred_kernel(x);
+    const std::vector<double> r = inverse_size(C, eps);
     const double g = gain_square(p.theta);
     const double d = static_cast<double>(width);
     Pulled up;
     std::vector<double> own(static_cast<std::size_t>(tokens));  // c_t of (9)
-    for (Index t = 0; t < tokens; ++t) own[t] = centred_entry(x, t, t) * r[t] * r[t];
-    const Kernel G = Kernel::from(tokens, [&](Index t, Index s) {
-      const double k = centred_entry(x, t, s) * r[t] * r[s];  // c_t c_s rho^2 = k^2
-      const double lost = p.dy.along * (own[t] + own[s] - k * k) + (centred ? p.dy.flat : 0);
-      // 1/|x| of one draw is larger than 1/|x| of the mean: E (u_t u_s)^(-1/2) for u = |x|^2 / E|x|^2
-      const double together = t == s ? x.token_drift : x.drift;
-      const double jensen = 1 + (3 * x.token_drift + together) / 4 + x.sampling / d * (3 + k * k) / 4;
-      return g * (p.dy.G(t, s) - along(p, t, s)) * r[t] * r[s] * (1 - std::min(lost, d) / d) * jensen;  // (9)
+    for (Index t = 0; t < tokens; ++t) own[t] = C(t, t) * r[t] * r[t];
+    const Kernel dy = across(p);
+    const Kernel G = Kernel::from_rows(tokens, [&](Index t, double* __restrict row) {
+      const Kernel::Row c = C.row(t), up_t = dy.row(t);
+      const double *r_s = r.data(), *own_s = own.data();
+      const double along = p.dy.along, flat = centred ? p.dy.flat : 0, r_t = r[t], own_t = own[t], sampling = x.sampling / d;
+      const auto entry = [=](Index s, double varies) {
+        const double k = c[s] * r_t * r_s[s];  // c_t c_s rho^2 = k^2
+        const double lost = along * (own_t + own_s[s] - k * k) + flat;
+        // 1/|x| of one draw is larger than 1/|x| of the mean: E (u_t u_s)^(-1/2) for u = |x|^2 / E|x|^2
+        const double jensen = 1 + varies + sampling * (3 + k * k) / 4;
+        return g * up_t[s] * r_t * r_s[s] * (1 - std::min(lost, d) / d) * jensen;  // (9)
+      };
+      for (Index s = 0; s < t; ++s) row[s] = entry(s, (3 * x.token_drift + x.drift) / 4);
+      row[t] = entry(t, x.token_drift);
     });
     up.dx.push_back({.G = G, .along = 0, .flat = centred ? 0 : p.dy.flat, .damp = 1, .level = x.level(), .weight_gain = p.dy.weight_gain});
     double dg = 0;
     for (Index t = 0; t < tokens; ++t) {
-      for (Index s = 0; s < tokens; ++s) dg += p.dy.G(t, s) * centred_entry(x, t, s) * r[t] * r[s];  // (10)
+      dg += r[t] *
+            in_eight(0, tokens, [c = C.row(t), g_t = p.dy.G.row(t), r_s = r.data()](Index s) { return g_t[s] * c[s] * r_s[s]; });  // (10)
     }
     double radial = 0;
     for (const double r_t : p.dy.radial) radial += r_t;
@@ -133,24 +151,26 @@ struct Norm {
   }
 
  private:
-  // entries of the kernel once the mean over channels is gone
-  [[nodiscard]] double centred_entry(const Moment& x, Index t, Index s) const {
-    if (!centred) return x.K(t, s);
-    return (x.K(t, s) - x.mean_at(t) * x.mean_at(s)) * (1 - x.flat / static_cast<double>(width));  // (7)
+  // the kernel once the mean over channels is gone
+  [[nodiscard]] Kernel centred_kernel(const Moment& x) const {
+    if (!centred) return x.K;
+    const double rest = 1 - x.flat / static_cast<double>(width);
+    if (x.mean.empty()) return x.K.scaled(rest);
+    return Kernel::from(x.K.tokens(), [&](Index t, Index s) { return (x.K(t, s) - x.mean[t] * x.mean[s]) * rest; });  // (7)
   }
-  // what the gradients' parts along their own tokens add to G: the norm absorbs it
-  [[nodiscard]] double along(const PullDoor& p, Index t, Index s) const {
+  // G without what the gradients' parts along their own tokens add to it: the norm absorbs that
+  [[nodiscard]] Kernel across(const PullDoor& p) const {
+    if (p.dy.radial.empty()) return p.dy.G;
     const Kernel& K = p.y.K;
-    const double size = static_cast<double>(channels()) * K(t, t) * K(s, s);
-    if (p.dy.radial.empty() || !(size > 0)) return 0;
-    return p.dy.radial[static_cast<std::size_t>(t)] * p.dy.radial[static_cast<std::size_t>(s)] * K(t, s) / size;
+    const double n = static_cast<double>(channels());
+    return Kernel::from(K.tokens(), [&](Index t, Index s) {
+      const double size = n * K(t, t) * K(s, s);
+      return p.dy.G(t, s) - (size > 0 ? p.dy.radial[t] * p.dy.radial[s] * K(t, s) / size : 0);
+    });
   }
-  [[nodiscard]] std::vector<double> inverse_size(const Moment& x, Index tokens, double more) const {
-    std::vector<double> r(static_cast<std::size_t>(tokens));
-    for (Index t = 0; t < tokens; ++t) {
-      const double square = centred_entry(x, t, t) + more;
-      r[t] = square > 0 ? 1 / std::sqrt(square) : 0;
-    }
+  [[nodiscard]] static std::vector<double> inverse_size(const Kernel& C, double more) {
+    std::vector<double> r(static_cast<std::size_t>(C.tokens()));
+    for (Index t = 0; t < C.tokens(); ++t) r[t] = C(t, t) + more > 0 ? 1 / std::sqrt(C(t, t) + more) : 0;
     return r;
   }
   [[nodiscard]] double gain_square(std::span<const Law> theta) const {

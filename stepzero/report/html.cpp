@@ -169,6 +169,7 @@ std::string page_data(const Page& page) {
   data["seed"] = s.seed;
   data["seeds"] = s.seeds;
   data["weightless"] = s.weightless;
+  if (s.extension) data["carried_on_from"] = s.extension->from;
   data["uniform_loss"] = rounded(std::log(static_cast<double>(s.architecture.vocab)));
   data["verdict"] = verdict(s.findings);
   data["findings"] = findings(s);

@@ -97,6 +97,10 @@ std::string to_json(const Signal& s) {
               {"nodes", json_list(s.nodes)},
               {"attention", json_list(s.attention)},
               {"parameters", json_list(s.parameters)}};
+  if (s.extension) {
+    out["extension"] = {
+        {"from", s.extension->from}, {"median", json_number(s.extension->median)}, {"nearly_all", json_number(s.extension->nearly_all)}};
+  }
   if (!s.jacobians.empty()) out["jacobians"] = json_list(s.jacobians);
   return dump(out);
 }

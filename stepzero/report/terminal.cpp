@@ -170,6 +170,12 @@ std::string header_text(const Signal& s, const Look& look) {
          wrap(fmt::format("scheme {}, tokens {} {} x {}, {}", look.name(s.scheme), look.name(s.tokens), s.batch, s.seq_len,
                           how + (s.weightless ? ", weightless" : "")),
               look.width, 0) +
+         (s.extension
+              ? wrap(fmt::format("carried on from {} tokens: the same step from {} to {} missed by {:.2g} % (median), {:.2g} % (99 %)",
+                                 s.extension->from, s.extension->from / 2, s.extension->from, 100 * s.extension->median,
+                                 100 * s.extension->nearly_all),
+                     look.width, 0)
+              : "") +
          "\n";
 }
 

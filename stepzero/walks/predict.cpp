@@ -42,6 +42,7 @@ class Walk {
   Walk(const Graph& graph, const Architecture& a, const Batch& batch, const Assignment& laws, const std::string& name)
       : graph_(graph),
         batch_(batch),
+        short_(batch.tokens() <= 256),
         signal_(describe(graph, a, batch)),
         assignment_(laws),
         moments_(graph.nodes.size()),
@@ -63,6 +64,7 @@ class Walk {
     down();
     const std::size_t last = graph_.nodes.size() - 1;
     if (options.jacobians) jacobians();
+    last_ = true;
     up(last, Kernel::from(batch_.tokens(), [](Index, Index) { return 1.0; }),
        [&](std::size_t i) { record(signal_.nodes[i], adjoints_[i], channels_of(graph_.nodes[i].op)); });
     double total = 0, deviation = 0;
@@ -104,6 +106,7 @@ class Walk {
     const auto theta = laws_of(node);
     moments_[i] = std::visit([&](const auto& op) { return op.push({batch_, x, theta, draws(i)}); }, node.op);
     moments_[i].width = channels_of(node.op);
+    if (!short_) moments_[i].keep = nullptr;
   }
 
   // Memory holds the streams and what attentions mixed; everything else is made again on the way up.
@@ -111,7 +114,7 @@ class Walk {
     const Node& node = graph_.nodes[i];
     if (node.inputs.empty() || std::holds_alternative<Residual>(node.op) || std::holds_alternative<Attention>(node.op)) return true;
     const bool scaled = std::holds_alternative<Linear>(node.op) || std::holds_alternative<LoraLinear>(node.op);  // shares its input's
-    return batch_.tokens() <= 256 && !scaled && !std::holds_alternative<Rotary>(node.op);                        // other kernels take time
+    return short_ && !scaled && !std::holds_alternative<Rotary>(node.op);                                        // other kernels take time
   }
   void restore(std::size_t i) {
     if (!moments_[i].K.empty()) return;
@@ -192,7 +195,7 @@ class Walk {
       for (const int wire : node.inputs) restore(static_cast<std::size_t>(wire));
       pull(i);
       adjoints_[i] = {};
-      if (!kept(i)) moments_[i] = {};
+      if (last_ || !kept(i)) moments_[i] = {};
     }
   }
 
@@ -267,6 +270,8 @@ class Walk {
 
   const Graph& graph_;
   const Batch& batch_;
+  bool short_;         // kernels are small: what can be kept is
+  bool last_ = false;  // on the last way up: nothing is needed again
   Signal signal_;
   Assignment assignment_;
   std::vector<Moment> moments_;

@@ -43,6 +43,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         documents = {
             "predict": run("predict", *TINY, "--jacobians"),
+            "predict, long": run("predict", *TINY[:-3], "--seq-len", "600", "--json"),
             "predict with findings": run("predict", *TINY, "--set", "norm=none"),
             "measure": run("measure", *TINY, "--seeds", "2"),
             "measure one token": run("measure", *TINY[:-3], "--seq-len", "1", "--json"),

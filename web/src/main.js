@@ -16,7 +16,8 @@ function header() {
     `${amount(model.parameters)} parameters`, `${model.layers} layers`, `width ${model.width}`,
     model.kv_heads && model.kv_heads !== model.heads ? `${model.heads} heads on ${model.kv_heads}` : `${model.heads} heads`,
     model.norm === 'none' ? 'no norms' : `${model.norm_placement}-norm`, `${model.gated ? 'gated ' : ''}${model.activation.replace(/_/g, ' ')}`, model.tied ? 'tied head' : 'own head'];
-  const how = data.seeds === 0 ? 'predicted by theory' : `measured over ${data.seeds} draw${data.seeds > 1 ? 's' : ''}${data.weightless ? ' without weights' : ''}`;
+  const theory = data.carried_on_from ? `predicted by theory, carried on from ${data.carried_on_from} tokens` : 'predicted by theory';
+  const how = data.seeds === 0 ? theory : `measured over ${data.seeds} draw${data.seeds > 1 ? 's' : ''}${data.weightless ? ' without weights' : ''}`;
   return h('header', { class: 'top' },
     h('div', { class: 'bar' }, h('span', { class: 'brand' }, 'stepzero'),
       h('button', { type: 'button', id: 'theme', class: 'quiet', onclick: () => announce(`${switchTheme()} colours`) }, 'Light / dark')),

@@ -1,0 +1,25 @@
+#pragma once
+// What reaches q and k of one head, in the mean over the gradients that may come: its weights, queries and keys are given, the
+// gradient of its output is a Gaussian field.
+#include "stepzero/core/view.hpp"
+
+namespace stepzero {
+
+// A head over all tokens of the batch.
+struct GivenHead {
+  Tensor<float> a;  // (T, T) weights, 0 where a token does not look
+  Tensor<float> b;  // the same times the slope of the softcap; empty: there is none
+  const Tensor<float>& q;
+  const Tensor<float>& k;
+  float scale;
+  const Tensor<float>& V;  // Gram matrix of its values
+};
+
+// gq = E[dq dq'] and gk = E[dk dk'], (T, T) each, where G is the Gram matrix of the gradient of the head's output.
+// dA = R Z F' with R R' = G, F F' = V, Z iid, goes through the softmax, P_t = diag(b_t) - b_t a_t':
+//
+//     gq_ts = c^2 G_ts tr(P_t V P_s' K),           K = k k'
+//     gk    = c^2 sum_ts H_ts P_t V P_s',          H = (q q') o G
+void expected_grams(const GivenHead& head, const Tensor<float>& G, Tensor<float>& gq, Tensor<float>& gk);
+
+}  // namespace stepzero

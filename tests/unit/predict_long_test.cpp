@@ -1,0 +1,93 @@
+// Predictions of long sequences, carried on from shorter ones, against those of the whole.
+#include "stepzero/walks/predict_long.hpp"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "stepzero/io/tokens.hpp"
+#include "stepzero/models/build.hpp"
+#include "stepzero/models/model.hpp"
+
+namespace stepzero {
+namespace {
+
+struct Model {
+  Architecture a;
+  Graph graph;
+  Batch batch;
+};
+
+Model model(Index length, Index sequences = 1) {
+  Architecture a = load_model("gpt2").value();
+  for (const char* assignment : {"layers=3", "width=256", "heads=4", "vocab=2000", "positions=4096"}) set_field(a, assignment).value();
+  resolve(a).value();
+  Graph graph = build_graph(a);
+  Batch batch =
+      make_batch({.source = "zipf", .length = length, .sequences = sequences, .vocab = a.vocab, .positions = a.positions}).value();
+  return {a, std::move(graph), std::move(batch)};
+}
+
+Signal any(const Model& m, Index longest) {
+  return predict_any(m.graph, m.a, m.batch, **find_scheme("gpt2"), {.longest = longest}).value();
+}
+
+struct Miss {
+  double relative = 0;  // of sizes
+  double absolute = 0;  // of cosines, entropies and the loss
+};
+Miss worst(const Signal& carried, const Signal& whole) {
+  std::vector<double> values;
+  for_each_value(whole, [&](const Value& v, Average, const auto&, const char*) { values.push_back(v.predicted.value_or(NAN)); });
+  Miss out;
+  std::size_t i = 0;
+  for_each_value(carried, [&](const Value& v, Average, const auto& where, const std::string& what) {
+    const double real = values[i++];
+    if (!v.predicted || std::string_view(where) == "growth" || what == "mean" || what == "std") return;
+    const double miss = std::abs(*v.predicted - real);
+    const bool absolute = what.ends_with("cosine") || what == "entropy" || what == "loss";
+    if (absolute)
+      out.absolute = std::max(out.absolute, miss);
+    else if (real > 1e-9)
+      out.relative = std::max(out.relative, miss / real);
+  });
+  return out;
+}
+
+TEST(PredictLong, ShortSequencesAreWhole) {
+  const Model m = model(64);
+  const Signal s = any(m, 64);
+  EXPECT_FALSE(s.extension);
+  const Miss miss = worst(s, predict(m.graph, m.a, m.batch, **find_scheme("gpt2")));
+  EXPECT_EQ(miss.relative, 0);
+  EXPECT_EQ(miss.absolute, 0);
+}
+
+TEST(PredictLong, CarriedOnIsNearTheWhole) {
+  const Model m = model(512);
+  const Signal carried = any(m, 256), whole = any(m, 512);
+  ASSERT_TRUE(carried.extension);
+  EXPECT_FALSE(whole.extension);
+  EXPECT_EQ(carried.seq_len, 512);
+  EXPECT_EQ(carried.extension->from, 256);
+  // gradients of biases add up over the targets, which the first half of the tokens does not know of
+  const Miss miss = worst(carried, whole);
+  EXPECT_LT(miss.relative, 0.1);
+  EXPECT_LT(miss.absolute, 0.05);
+  // what it says of its own error is of the size that is seen
+  EXPECT_GT(carried.extension->nearly_all, miss.relative / 3);
+  EXPECT_LT(carried.extension->median, 0.01);
+  // without carrying on, gradients at nodes are off by factors
+  EXPECT_GT(worst(any(model(256), 256), whole).relative, 1);
+}
+
+TEST(PredictLong, EachSequenceIsCut) {
+  const Signal s = any(model(80, 2), 64);
+  ASSERT_TRUE(s.extension);
+  EXPECT_EQ(s.seq_len, 80);
+  // what two sequences of 80 tokens have, nearly
+  EXPECT_LT(worst(s, any(model(80, 2), 80)).relative, 0.3);
+}
+
+}  // namespace
+}  // namespace stepzero
