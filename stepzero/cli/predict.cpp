@@ -1,7 +1,5 @@
 #include <memory>
 
-#include <fmt/format.h>
-
 #include "stepzero/cli/present.hpp"
 #include "stepzero/report/terminal.hpp"
 #include "stepzero/walks/predict_long.hpp"
@@ -35,9 +33,8 @@ void declare_predict(CLI::App& app, int& exit_code) {
   flags->declare(*verb);
   flags->view.declare(*verb);
   verb->add_flag("--jacobians", flags->jacobians, "also how a change of each layer's stream arrives at the last one");
-  verb->add_flag(
-      "--whole", flags->whole,
-      fmt::format("every token of a long sequence; beyond {} predictions are carried on from shorter ones", PredictOptions{}.longest));
+  verb->add_flag("--whole", flags->whole,
+                 "every token of a long sequence; beyond 512 (256 with rotary positions) predictions are carried on from shorter ones");
   verb->footer("Examples:\n  stepzero predict llama-3-8b\n  stepzero predict gpt2 --set layers=48 --scheme xavier-normal --json\n");
   verb->callback([flags, &exit_code] { exit_code = run(*flags); });
 }

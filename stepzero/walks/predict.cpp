@@ -96,7 +96,8 @@ class Walk {
     return list;
   }
   [[nodiscard]] Draws draws(std::size_t node) const {
-    constexpr double all = 6e10;  // a second or so on two cores
+    const double tokens = static_cast<double>(batch_.tokens());
+    const double all = 6e10 * std::clamp(tokens * tokens / (128 * 128), 1.0, 4.0);  // a second or so on two cores, more for many tokens
     return {node, all / static_cast<double>(std::max<std::size_t>(1, signal_.attention.size()))};
   }
 

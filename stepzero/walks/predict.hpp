@@ -9,7 +9,7 @@ namespace stepzero {
 
 struct PredictOptions {
   bool jacobians = false;  // also: how a change of each layer's stream arrives at the last one. Costs a second way up
-  Index longest = 512;     // tokens of a sequence whose kernels predict_any makes as they are
+  Index longest = 0;       // tokens of a sequence whose kernels predict_any makes as they are; 0: 512, 256 where heads turn
 };
 
 // Kernels grow with the square of the tokens: whether they fit.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numbers>
 #include <string_view>
 
 #include "stepzero/report/compare.hpp"
@@ -27,6 +28,11 @@ Batch first_tokens(const Batch& batch, Index length) {
   return out;
 }
 
+// Heads that turn are sampled, which is dear: long sequences leave a few heads a layer, and their noise.
+bool turns(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes, [](const Node& node) { return std::holds_alternative<Rotary>(node.op); });
+}
+
 // M(2^x n) from a = M(n/4), b = M(n/2), c = M(n)
 double carry_on(double a, double b, double c, double x) {
   const double before = b - a, step = c - b;
@@ -40,10 +46,16 @@ bool is_size(std::string_view what) {
          what == "jacobian";
 }
 
-std::optional<double> carry_on(std::optional<double> a, std::optional<double> b, std::optional<double> c, double x, bool size) {
+// The loss is a mean over tokens: the square of a token's gradient falls like the square of their number.
+double power_of(std::string_view what) { return what == "gradient second moment" ? -2 : 0; }
+
+// A size: the logarithm less what the power alone makes of it.
+std::optional<double> carry_on(std::optional<double> a, std::optional<double> b, std::optional<double> c, double x, bool size,
+                               double power = 0) {
   if (!a || !b || !c) return c;
-  if (size && *a > 0 && *b > 0 && *c > 0) return std::exp(carry_on(std::log(*a), std::log(*b), std::log(*c), x));
-  return carry_on(*a, *b, *c, x);
+  if (!size || !(*a > 0 && *b > 0 && *c > 0)) return carry_on(*a, *b, *c, x);
+  const double octave = power * std::numbers::ln2;
+  return std::exp(carry_on(std::log(*a) + 2 * octave, std::log(*b) + octave, std::log(*c), x) + octave * x);
 }
 
 struct Item {
@@ -64,8 +76,17 @@ Signal carry_on(Signal& a, Signal& b, const Signal& c, double x) {
   for (std::size_t i = 0; i < to.size(); ++i) {
     Value& v = *to[i].value;
     const bool size = is_size(to[i].what);
-    v.predicted = carry_on(ia[i].value->predicted, ib[i].value->predicted, v.predicted, x, size);
-    v.spread = carry_on(ia[i].value->spread, ib[i].value->spread, v.spread, x, true);
+    const double power = power_of(to[i].what);
+    v.predicted = carry_on(ia[i].value->predicted, ib[i].value->predicted, v.predicted, x, size, power);
+    v.spread = carry_on(ia[i].value->spread, ib[i].value->spread, v.spread, x, true, power);
+  }
+  for (std::size_t i = 0; i < out.nodes.size(); ++i) {  // the norm is the root of the sum of squares
+    const Value& before = c.nodes[i].backward.second_moment;
+    if (!before.predicted || !(*before.predicted > 0)) continue;
+    const double grown = std::sqrt(*out.nodes[i].backward.second_moment.predicted / *before.predicted * std::exp2(x));
+    Value& norm = out.nodes[i].backward.norm;
+    norm.predicted = *c.nodes[i].backward.norm.predicted * grown;
+    if (norm.spread) norm.spread = *c.nodes[i].backward.norm.spread * grown;
   }
   return out;
 }
@@ -88,7 +109,7 @@ std::vector<double> misses(Signal& carried, Signal& real) {
 
 Expected<Signal> predict_any(const Graph& graph, const Architecture& a, const Batch& batch, const Scheme& scheme,
                              const PredictOptions& options) {
-  const Index n = options.longest;
+  const Index n = options.longest > 0 ? options.longest : turns(graph) ? 256 : 512;
   if (batch.length <= n) {
     if (auto fits = check_kernels(graph, a, batch); !fits) return std::unexpected(fits.error());
     return predict(graph, a, batch, scheme, options);

@@ -5,8 +5,8 @@
 namespace stepzero {
 
 // predict() where a sequence has at most options.longest tokens, n. Else the first n/8, n/4, n/2 and n tokens of each sequence are
-// predicted. With every doubling a number M (its logarithm, where it is a size) moves by a step, and the steps by a
-// ratio r:
+// predicted. With every doubling a number M (its logarithm, where it is a size; of a token's gradient times the length) moves by
+// a step, and the steps by a ratio r:
 //
 //     M(2^x n) = M(n) + d (r + r^2 + ... + r^x),  d = M(n) - M(n/2),  r = d / (M(n/2) - M(n/4)), held between 0 and 1
 //
