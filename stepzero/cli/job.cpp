@@ -47,7 +47,8 @@ bool speaks() { return rank_here() == 0; }
 bool tells_of_error() {
   if (speaks()) return true;
   if (joined()) return false;
-  sleep(1);
+  constexpr unsigned patience = 10;  // seconds
+  sleep(patience);
   return true;
 }
 

@@ -11,7 +11,7 @@ namespace stepzero::cli {
 bool speaks();
 
 // Whether to tell of an error. One that comes before the processes have joined is most likely everybody's: the first tells it, and
-// its end is the end of all. Who is still there a second later has an error of its own.
+// its end is the end of all. Who is still there some seconds later has an error of its own.
 bool tells_of_error();
 
 // Whether the processes of this run have something to share under this verb. Fails where they have, and the program cannot.

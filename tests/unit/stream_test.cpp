@@ -34,10 +34,10 @@ TEST(Stream, ChangesNoBit) {
   for (const char* scheme : {"hf", "xavier-uniform", "orthogonal"}) {
     for (const Model& m : {testing::llama(scheme), testing::gpt2(scheme)}) {
       for (const DType dtype : {DType::F32, DType::BF16}) {
-        const std::string whole = json_of(m, {.dtype = dtype, .seeds = 3}, scheme);
+        const std::string whole = json_of(m, {.dtype = dtype, .seeds = 2}, scheme);
         for (const int n : {1, 2, 3}) {
           set_threads(n);
-          EXPECT_EQ(json_of(m, {.stream = true, .dtype = dtype, .seeds = 3}, scheme), whole) << m.a.name << " " << scheme << " " << n;
+          EXPECT_EQ(json_of(m, {.stream = true, .dtype = dtype, .seeds = 2}, scheme), whole) << m.a.name << " " << scheme << " " << n;
         }
         set_threads(before);
       }
@@ -61,7 +61,7 @@ TEST(Stream, ChangesNoBitHoweverMuchIsKept) {
   };
   const std::string whole = run({});
   double last = Pass<float>::memory_needed(m.graph, batch);
-  for (const double bytes : {1e12, 4e5, 2e5, 0.0}) {
+  for (const double bytes : {1e12, 1e6, 4e5, 0.0}) {
     const PassOptions options{.checkpoint = true, .keep_bytes = bytes, .stream = true};
     EXPECT_EQ(run(options), whole) << bytes;
     EXPECT_LT(Pass<float>::memory_needed(m.graph, batch, options), last) << bytes;
