@@ -198,16 +198,17 @@ def stream(rounds):
     """The whole command against what it cannot do without, one after the other in every round."""
     model, tokens = "llama-2-7b", 128
     print(f"-- stream: measure {model}, {tokens} tokens, its weights made as the pass needs them; {THREADS} threads, median of {rounds} rounds", flush=True)
-    alone, whole = [], []
+    alone, whole, ratios = [], [], []
     for _ in range(rounds):
         alone.append(last_json([BUILD / "bench_stream", model, tokens, THREADS]))
         whole.append(command("measure", model, "--seq-len", tokens, "--stream", "--threads", THREADS))
+        ratios.append(whole[-1][0] / (alone[-1]["products_s"] + alone[-1]["normals_s"]))
+        print(f"  a round: {whole[-1][0]:.1f} s, alone {alone[-1]['products_s']:.1f} + {alone[-1]['normals_s']:.1f} s, ratio {ratios[-1]:.2f}", flush=True)
     seconds, memory = statistics.median(w[0] for w in whole), max(w[1] for w in whole) * 2**20 * 1e-9
     products, normals = median(alone, "products_s"), median(alone, "normals_s")
-    ratio = statistics.median(w[0] / (a["products_s"] + a["normals_s"]) for w, a in zip(whole, alone))
     print(f"  its products alone {products:.1f} s ({alone[0]['tflop']:.2f} TFLOP at {alone[0]['tflop'] / products * 1000:.0f} GFLOP/s), "
           f"its normals alone {normals:.1f} s ({alone[0]['billion_normals']:.1f} billion)")
-    print(f"  the whole command {seconds:.1f} s, ratio to both  {verdict(ratio, 1.5)}")
+    print(f"  the whole command {seconds:.1f} s, ratio to both  {verdict(statistics.median(ratios), 1.5)}")
     print(f"  peak memory, GB                       {verdict(memory, 3)}\n", flush=True)
 
 
