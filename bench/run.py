@@ -4,6 +4,7 @@
 Each round runs every contestant once, in turn, so that a busy moment of the machine hits all alike; the median of
 the rounds is compared."""
 import json
+import math
 import os
 import pathlib
 import statistics
@@ -193,7 +194,57 @@ def audit(rounds):
     print(f"  the whole command {seconds:.2f} s, {usage.ru_maxrss / 1024:.0f} MB of memory (at most 150: {'yes' if usage.ru_maxrss / 1024 <= 150 else 'NO'})\n", flush=True)
 
 
+def stream(rounds):
+    """The whole command against what it cannot do without, one after the other in every round."""
+    model, tokens = "llama-2-7b", 128
+    print(f"-- stream: measure {model}, {tokens} tokens, its weights made as the pass needs them; {THREADS} threads, median of {rounds} rounds", flush=True)
+    alone, whole, ratios = [], [], []
+    for _ in range(rounds):
+        alone.append(last_json([BUILD / "bench_stream", model, tokens, THREADS]))
+        whole.append(command("measure", model, "--seq-len", tokens, "--stream", "--threads", THREADS))
+        ratios.append(whole[-1][0] / (alone[-1]["products_s"] + alone[-1]["normals_s"]))
+        print(f"  a round: {whole[-1][0]:.1f} s, alone {alone[-1]['products_s']:.1f} + {alone[-1]['normals_s']:.1f} s, ratio {ratios[-1]:.2f}", flush=True)
+    seconds, memory = statistics.median(w[0] for w in whole), max(w[1] for w in whole) * 2**20 * 1e-9
+    products, normals = median(alone, "products_s"), median(alone, "normals_s")
+    print(f"  its products alone {products:.1f} s ({alone[0]['tflop']:.2f} TFLOP at {alone[0]['tflop'] / products * 1000:.0f} GFLOP/s), "
+          f"its normals alone {normals:.1f} s ({alone[0]['billion_normals']:.1f} billion)")
+    print(f"  the whole command {seconds:.1f} s, ratio to both  {verdict(statistics.median(ratios), 1.5)}")
+    print(f"  peak memory, GB                       {verdict(memory, 3)}\n", flush=True)
+
+
+def slope(xs, ys):
+    """Of ln y over ln x."""
+    x, y = [math.log(v) for v in xs], [math.log(v) for v in ys]
+    mx, my = sum(x) / len(x), sum(y) / len(y)
+    return sum((a - mx) * (b - my) for a, b in zip(x, y)) / sum((a - mx) ** 2 for a in x)
+
+
+def cost(rounds):
+    base = {"layers": 8, "width": 512, "seq-len": 256, "seeds": 1}
+    print(f"-- cost of measure: a LLaMA of {base['layers']} layers, width {base['width']}, {base['seq-len']} tokens, one draw; one of the four is changed at a time; "
+          f"{THREADS} threads, median of {rounds} rounds\n", flush=True)
+    print("| | | | | | seconds ~ x^ | last doubling | megabytes ~ x^ |\n|---|---|---|---|---|---|---|---|")
+    for key, values in (("layers", (4, 8, 16, 32)), ("width", (256, 512, 1024, 2048)), ("seq-len", (128, 256, 512, 1024)), ("seeds", (2, 4, 8, 16))):
+        runs = {v: [] for v in values}
+        for _ in range(rounds):
+            for v in values:
+                now = {**base, key: v}
+                width = now["width"]
+                runs[v].append(command("measure", "llama-2-7b", "--scheme", "xavier-normal", "--seq-len", now["seq-len"], "--seeds", now["seeds"], "--threads", THREADS,
+                                       *(word for field in (f"layers={now['layers']}", f"width={width}", f"heads={width // 64}", f"kv_heads={width // 64}",
+                                                            f"ffn={4 * width}", "vocab=4096") for word in ("--set", field))))
+        seconds = [statistics.median(r[0] for r in runs[v]) for v in values]
+        memory = [max(r[1] for r in runs[v]) for v in values]
+        cells = " | ".join(f"{v}: {t:.2f} s, {m:.0f} MB" for v, t, m in zip(values, seconds, memory))
+        print(f"| {key} | {cells} | {slope(values, seconds):.2f} | {math.log2(seconds[-1] / seconds[-2]):.2f} | {slope(values, memory):.2f} |", flush=True)
+    print(flush=True)
+
+
 def main():
+    parts = {"stream": (stream, 1), "cost": (cost, 3)}
+    if sys.argv[1:2] and sys.argv[1] in parts:
+        part, rounds = parts[sys.argv[1]]
+        return part(int(sys.argv[2]) if len(sys.argv) > 2 else rounds)
     if sys.argv[1:2] == ["audit"]:
         return audit(int(sys.argv[2]) if len(sys.argv) > 2 else 3)
     if sys.argv[1:2] == ["predict"]:
@@ -204,6 +255,7 @@ def main():
     init(rounds)
     predict(rounds)
     audit(rounds)
+    stream(1)
     for program in ("random", "statistics"):
         print(f"-- {program}", flush=True)
         subprocess.run([BUILD / f"bench_{program}"], check=True)

@@ -8,22 +8,25 @@
 
 #include <fmt/format.h>
 
+#include "stepzero/cli/job.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/model.hpp"
 #include "stepzero/models/rope.hpp"
-#include "stepzero/walks/measure.hpp"
 #include "stepzero/walks/profile.hpp"
 
 namespace stepzero::cli {
 
 int complain(const Error& error) {
-  fmt::print(stderr, "stepzero: {}\n", error.message);
-  if (!error.hint.empty()) fmt::print(stderr, "  {}\n", error.hint);
+  if (tells_of_error()) {
+    fmt::print(stderr, "stepzero: {}\n", error.message);
+    if (!error.hint.empty()) fmt::print(stderr, "  {}\n", error.hint);
+  }
   return error.busy ? Exit::busy : Exit::usage;
 }
 
 int print(const std::string& text) {
+  if (!speaks()) return Exit::fine;
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
     return complain({"could not write the result to standard output", ""});
   }
@@ -36,6 +39,8 @@ std::string check_seed(const std::string& text) {
   const bool fine = error == std::errc() && end == text.data() + text.size();
   return fine ? "" : "not a whole number from 0 to 18446744073709551615";
 }
+
+DType dtype_of(const std::string& text) { return text == "f32" ? DType::F32 : text == "bf16" ? DType::BF16 : DType::F16; }
 
 namespace {
 
@@ -140,12 +145,11 @@ void Progress::show(double fraction, const std::string& note) {
   std::fflush(stderr);
 }
 
-Expected<Signal> measure_with_progress(const Setup& setup, const CommonFlags& flags, bool weightless, const std::string& weights) {
-  Progress progress("measuring", flags.quiet);
-  MeasureOptions options;
+Expected<Signal> measure_with_progress(const Setup& setup, const CommonFlags& flags, MeasureOptions options) {
+  const bool quiet = flags.quiet || !speaks();
+  Progress progress("measuring", quiet);
+  options.team = join_others(flags.threads, quiet);
   options.scheme = setup.scheme;
-  options.weights = weights;
-  options.weightless = weightless;
   options.seed = flags.seed;
   options.seeds = flags.seeds;
   const double until = flags.until.empty() ? 0 : fraction_of(flags.until);
@@ -162,7 +166,10 @@ Expected<Signal> measure_with_progress(const Setup& setup, const CommonFlags& fl
     progress.show(fraction, fmt::format("draw {} of {}{}", std::min(static_cast<int>(draw) + 1, options.seeds), options.seeds, sure));
   };
   options.warn = [&](const std::string& warning) {
-    if (!flags.quiet) fmt::print(stderr, "stepzero: warning: {}\n", warning);
+    if (!quiet) fmt::print(stderr, "stepzero: warning: {}\n", warning);
+  };
+  options.note = [&](const std::string& note) {
+    if (!quiet) fmt::print(stderr, "stepzero: {}\n", note);
   };
   return measure(setup.graph, setup.architecture, setup.batch, options);
 }

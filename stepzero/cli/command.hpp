@@ -11,6 +11,7 @@
 #include "stepzero/models/architecture.hpp"
 #include "stepzero/report/signal.hpp"
 #include "stepzero/schemes/scheme.hpp"
+#include "stepzero/walks/measure.hpp"
 
 namespace stepzero::cli {
 
@@ -18,6 +19,9 @@ enum Exit : int { fine = 0, findings = 1, usage = 2, numerical = 3, bug = 70, bu
 
 // A check of --seed: CLI11 takes a number that is too large for the largest.
 std::string check_seed(const std::string& text);
+
+// "f32", "bf16", "f16"
+DType dtype_of(const std::string& text);
 
 // Prints the message and its hint to stderr.
 int complain(const Error& error);
@@ -76,8 +80,8 @@ class Progress {
   double last_ = 0;
 };
 
-// The measure walk under these flags, with its bar and its warnings.
-Expected<Signal> measure_with_progress(const Setup& setup, const CommonFlags& flags, bool weightless, const std::string& weights = {});
+// The measure walk under these flags, with its bar and its warnings. `options` says where the weights come from.
+Expected<Signal> measure_with_progress(const Setup& setup, const CommonFlags& flags, MeasureOptions options);
 
 void declare_measure(CLI::App& app, int& exit_code);
 void declare_predict(CLI::App& app, int& exit_code);

@@ -22,7 +22,7 @@ int run(const CompareFlags& flags) {
   if (!setup) return complain(setup.error());
   const auto theory = predict_any(setup->graph, setup->architecture, setup->batch, *setup->scheme);
   if (!theory) return complain(theory.error());
-  const auto real = measure_with_progress(*setup, flags, flags.weightless);
+  const auto real = measure_with_progress(*setup, flags, {.weightless = flags.weightless});
   if (!real) return complain(real.error());
   Signal joined = join(*theory, *real);
   joined.tokens = flags.tokens;

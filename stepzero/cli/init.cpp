@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <charconv>
 #include <csignal>
 #include <memory>
@@ -7,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "stepzero/cli/command.hpp"
+#include "stepzero/cli/job.hpp"
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/models/build.hpp"
@@ -111,19 +113,36 @@ std::string megabytes(double bytes) {
   return bytes < 1e9 ? fmt::format("{:.1f} MB", bytes * 1e-6) : fmt::format("{:.2f} GB", bytes * 1e-9);
 }
 
-std::string report_text(const CheckpointReport& report, const InitFlags& flags, const Architecture& a, const Graph& graph) {
-  std::string out = fmt::format("{}  {} parameters, scheme {}, seed {}, {}\n", show(a.name), with_commas(graph.parameter_count()),
-                                flags.scheme, flags.seed, flags.dtype);
-  if (!a.changes.empty()) out += fmt::format("scheme {} sets {}\n", flags.scheme, fmt::join(a.changes, ", "));
+// A line for every file: what each process of a run tells the others.
+std::string files_text(const CheckpointReport& report) {
+  std::string out;
   for (const CheckpointFile& file : report.files)
     out += fmt::format("{} {}  {}\n", file.kept ? "kept " : "wrote", show(file.path), megabytes(static_cast<double>(file.bytes)));
-  if (report.shards_missing > 0) {
-    out += fmt::format("{} shards are still to come from other makers; the last one writes the index\n", report.shards_missing);
-  }
   return out;
 }
 
-Expected<CheckpointOptions> options_of(const InitFlags& flags, const Architecture& a) {
+// The lines of all, in the order of the files' names.
+std::string in_order(const std::vector<std::string>& texts) {
+  std::vector<std::string> lines;
+  for (const std::string& text : texts) {
+    for (const std::string& line : CLI::detail::split(text, '\n')) {
+      if (!line.empty()) lines.push_back(line + "\n");
+    }
+  }
+  std::ranges::sort(lines, {}, [](const std::string& line) { return line.substr(std::string_view("wrote ").size()); });
+  return fmt::format("{}", fmt::join(lines, ""));
+}
+
+std::string report_text(const std::string& files, std::size_t missing, const InitFlags& flags, const Architecture& a, const Graph& graph) {
+  std::string out = fmt::format("{}  {} parameters, scheme {}, seed {}, {}\n", show(a.name), with_commas(graph.parameter_count()),
+                                flags.scheme, flags.seed, flags.dtype);
+  if (!a.changes.empty()) out += fmt::format("scheme {} sets {}\n", flags.scheme, fmt::join(a.changes, ", "));
+  out += files;
+  if (missing > 0) out += fmt::format("{} shards are still to come from other makers; the last one writes the index\n", missing);
+  return out;
+}
+
+Expected<CheckpointOptions> options_of(const InitFlags& flags, const Architecture& a, const Team& team) {
   CheckpointOptions options;
   const auto size = parse_size(flags.max_shard_size);
   if (!size) return std::unexpected(size.error());
@@ -133,12 +152,16 @@ Expected<CheckpointOptions> options_of(const InitFlags& flags, const Architectur
     return fail(fmt::format("--shard {} needs a directory, {} is one file", flags.shard, show(flags.output)),
                 "leave .safetensors off the name");
   }
+  if (team.size > 1 && share->makers > 1) {
+    return fail(fmt::format("--shard {} and a launcher of {} processes both share the work out", flags.shard, team.size),
+                "leave --shard away: each process makes its part");
+  }
   options.path = flags.output;
-  options.dtype = flags.dtype == "f32" ? DType::F32 : flags.dtype == "bf16" ? DType::BF16 : DType::F16;
+  options.dtype = dtype_of(flags.dtype);
   options.seed = flags.seed;
   options.max_shard_bytes = *size;
-  options.maker = share->maker;
-  options.makers = share->makers;
+  options.maker = team.size > 1 ? team.rank + 1 : share->maker;
+  options.makers = team.size > 1 ? team.size : share->makers;
   options.only = flags.only;
   options.replace = flags.force;
   options.metadata = metadata_of(flags, a);
@@ -148,13 +171,26 @@ Expected<CheckpointOptions> options_of(const InitFlags& flags, const Architectur
   return options;
 }
 
+Expected<CheckpointReport> write(const Graph& graph, const Assignment& assignment, CheckpointOptions options, bool quiet) {
+  const double start = seconds();
+  Progress progress("writing", quiet);
+  options.progress = [&](double bytes, double total) {
+    progress.show(bytes / total,
+                  fmt::format("{} of {}, {:.2f} GB/s", megabytes(bytes), megabytes(total), bytes * 1e-9 / (seconds() - start)));
+  };
+  return write_checkpoint(graph, assignment, options);
+}
+
 int run(const InitFlags& flags) {
   set_threads(flags.threads);
   const auto scheme = find_scheme(flags.scheme);
   if (!scheme) return complain(scheme.error());
   const auto a = describe_model(flags.model, flags.set, **scheme, flags.like);
   if (!a) return complain(a.error());
-  auto options = options_of(flags, *a);
+  const bool one_file = flags.output.ends_with(".safetensors");
+  if (one_file && !speaks()) return Exit::fine;  // one file is the first process's
+  const Team team = one_file ? Team() : join_others(flags.threads, flags.quiet);
+  auto options = options_of(flags, *a, team);
   if (!options) return complain(options.error());
   std::signal(SIGINT, ask_to_stop);
   std::signal(SIGTERM, ask_to_stop);
@@ -162,19 +198,11 @@ int run(const InitFlags& flags) {
   options->stop = [] { return caught != 0; };
   const Graph graph = build_graph(*a);
   const Assignment assignment(graph, *a, **scheme);
-  const double start = seconds();
-  Expected<CheckpointReport> report;
-  {
-    Progress progress("writing", flags.quiet);
-    options->progress = [&](double bytes, double total) {
-      progress.show(bytes / total,
-                    fmt::format("{} of {}, {:.2f} GB/s", megabytes(bytes), megabytes(total), bytes * 1e-9 / (seconds() - start)));
-    };
-    report = write_checkpoint(graph, assignment, *options);
-  }
-  if (!report) return complain(report.error());
-  if (report->stopped) return 128 + caught;
-  return print(report_text(*report, flags, *a, graph));
+  const auto report = write(graph, assignment, *options, flags.quiet || !speaks());
+  if (report && report->stopped) return give_up(128 + caught);
+  const auto files = team.share(report ? Expected<std::string>(files_text(*report)) : std::unexpected(report.error()));
+  if (!files) return complain(files.error());
+  return print(report_text(in_order(*files), team.size > 1 ? 0 : report->shards_missing, flags, *a, graph));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "stepzero/cli/command.hpp"
+#include "stepzero/cli/job.hpp"
 #include "stepzero/cli/shell.hpp"
 #include "stepzero/core/memory.hpp"
 #include "stepzero/core/text.hpp"
@@ -88,6 +89,9 @@ int run(int argc, char** argv) {
   cli::declare_shell(app, exit_code);
   if (words.empty()) return cli::print(app.help());
   spin_less(words, argv);
+  const auto shared = cli::shares(words.front());
+  if (!shared) return cli::complain(shared.error());
+  if (!*shared && !cli::speaks()) return cli::Exit::fine;  // the first does it alone
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -108,11 +112,12 @@ int main(int argc, char** argv) {
   std::signal(SIGINT, leave);
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is a failed write, told as such
   try {
-    return run(argc, argv);
+    return cli::finish(run(argc, argv));
   } catch (const std::bad_alloc&) {
-    return cli::complain({"out of memory", "shorten --seq-len or --batch, or make the model smaller"});
+    fmt::print(stderr, "stepzero: out of memory\n  shorten --seq-len or --batch, or make the model smaller\n");
+    return cli::give_up(cli::Exit::usage);
   } catch (const std::exception& error) {
     fmt::print(stderr, "stepzero: {}\n", error.what());
-    return cli::Exit::bug;
+    return cli::give_up(cli::Exit::bug);
   }
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "stepzero/cli/job.hpp"
 #include "stepzero/cli/present.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/report/terminal.hpp"
@@ -14,20 +15,25 @@ namespace {
 struct MeasureFlags : CommonFlags {
   std::string weights;
   bool weightless = false;
+  bool stream = false;
+  std::string dtype = "f32";
   ViewFlags view;
 };
 
 int run(const MeasureFlags& flags) {
   auto setup = prepare(flags);
   if (!setup) return complain(setup.error());
-  auto signal = measure_with_progress(*setup, flags, flags.weightless, flags.weights);
+  auto signal = measure_with_progress(
+      *setup, flags, {.weights = flags.weights, .weightless = flags.weightless, .stream = flags.stream, .dtype = dtype_of(flags.dtype)});
   if (!signal) return complain(signal.error());
+  if (flags.dtype != "f32") signal->dtype = flags.dtype;
   signal->tokens = flags.tokens;
   const int code = present(*signal, flags, flags.view, to_text);
   if (code == Exit::usage) return code;
   if (const auto broken = find_not_finite(*signal)) {
-    fmt::print(stderr, "stepzero: {} is not finite at {}\n  the signal overflowed or the weights hold NaN or Inf\n", broken->what,
-               show(broken->where));
+    if (speaks())
+      fmt::print(stderr, "stepzero: {} is not finite at {}\n  the signal overflowed or the weights hold NaN or Inf\n", broken->what,
+                 show(broken->where));
     return Exit::numerical;
   }
   return code;
@@ -41,12 +47,23 @@ void declare_measure(CLI::App& app, int& exit_code) {
   flags->declare(*verb);
   auto* weights = verb->add_option("--weights", flags->weights,
                                    "run the weights of this .safetensors file, or directory of shards, instead of drawing them");
-  verb->add_flag("--weightless", flags->weightless, "sample the pass without making the weights: exact in law, any size of model")
-      ->excludes(weights);
+  auto* weightless =
+      verb->add_flag("--weightless", flags->weightless, "sample the pass without making the weights: exact in law, any size of model")
+          ->excludes(weights);
+  verb->add_flag(
+          "--stream", flags->stream,
+          "hold the weights of one node at a time, made again on the way up: the same numbers in little memory [where all do not fit]")
+      ->excludes(weightless);
+  verb->add_option("--dtype", flags->dtype, "round the weights drawn to f32, bf16 or f16, as init writes them")
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
+      ->capture_default_str()
+      ->excludes(weights)
+      ->excludes(weightless);
   flags->view.declare(*verb);
   verb->footer(
       "Examples:\n  stepzero measure gpt2 --seeds 4\n  stepzero measure gpt2 --set layers=48 --set norm_placement=post --scheme "
       "xavier-normal --json\n"
+      "  stepzero measure llama-2-7b --stream --dtype bf16 --scheme llama-depth\n"
       "  stepzero measure llama-3-405b --weightless --seq-len 64\n");
   verb->callback([flags, &exit_code] { exit_code = run(*flags); });
 }

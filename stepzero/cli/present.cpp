@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <span>
 
+#include "stepzero/cli/job.hpp"
 #include "stepzero/io/output.hpp"
 #include "stepzero/report/diagnosis.hpp"
 #include "stepzero/report/export.hpp"
@@ -57,6 +58,7 @@ void ViewFlags::declare(CLI::App& app) {
 }
 
 Expected<void> write_file(const std::string& path, std::string_view text) {
+  if (!speaks()) return {};
   auto file = OutputFile::create(path, text.size(), true);
   if (!file) return std::unexpected(file.error());
   if (auto done = file->write(std::as_bytes(std::span(text))); !done) return done;

@@ -33,7 +33,7 @@ Expected<Signal> signal_of(const ReportFlags& flags) {
   if (!theory) return theory;
   Signal signal = *std::move(theory);
   if (flags.measure || flags.seeds > 1 || flags.weightless || !flags.weights.empty()) {
-    const auto real = measure_with_progress(*setup, flags, flags.weightless, flags.weights);
+    const auto real = measure_with_progress(*setup, flags, {.weights = flags.weights, .weightless = flags.weightless});
     if (!real) return real;
     signal = join(signal, *real);
     signal.weightless = flags.weightless;

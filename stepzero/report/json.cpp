@@ -101,6 +101,7 @@ std::string to_json(const Signal& s) {
     out["extension"] = {
         {"from", s.extension->from}, {"median", json_number(s.extension->median)}, {"nearly_all", json_number(s.extension->nearly_all)}};
   }
+  if (!s.dtype.empty()) out["dtype"] = s.dtype;
   if (!s.jacobians.empty()) out["jacobians"] = json_list(s.jacobians);
   return dump(out);
 }

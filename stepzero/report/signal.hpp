@@ -69,6 +69,7 @@ struct Signal {
   Architecture architecture;
   Index parameter_count = 0;
   std::string scheme;
+  std::string dtype;  // what the weights drawn were rounded to; empty: float32
   Index batch = 0;
   Index seq_len = 0;
   std::string tokens;

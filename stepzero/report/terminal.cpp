@@ -167,8 +167,8 @@ std::string header_text(const Signal& s, const Look& look) {
   const std::string how = s.seeds == 0 ? fmt::format("predicted ({} one draw's spread)", look.plus_minus()) : drawn;
   if (!a.changes.empty()) out += wrap(fmt::format("scheme {} sets {}", look.name(s.scheme), fmt::join(a.changes, ", ")), look.width, 0);
   return out +
-         wrap(fmt::format("scheme {}, tokens {} {} x {}, {}", look.name(s.scheme), look.name(s.tokens), s.batch, s.seq_len,
-                          how + (s.weightless ? ", weightless" : "")),
+         wrap(fmt::format("scheme {}{}, tokens {} {} x {}, {}", look.name(s.scheme), s.dtype.empty() ? "" : " in " + s.dtype,
+                          look.name(s.tokens), s.batch, s.seq_len, how + (s.weightless ? ", weightless" : "")),
               look.width, 0) +
          (s.extension
               ? wrap(fmt::format("carried on from {} tokens: the same step from {} to {} missed by {:.2g} % (median), {:.2g} % (99 %)",

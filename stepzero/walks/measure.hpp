@@ -3,11 +3,16 @@
 #include <functional>
 #include <string>
 
+#include "stepzero/core/moments.hpp"
 #include "stepzero/core/running.hpp"
+#include "stepzero/core/team.hpp"
 #include "stepzero/report/signal.hpp"
 #include "stepzero/walks/weights.hpp"
 
 namespace stepzero {
+
+// Moments leave out what is not finite; a signal that has any has no moments to speak of: NaN then.
+double unless_broken(const Moments& m, double value);
 
 // One pass with statistics, on weights that are already in `pass`. Fills `signal` (see describe).
 // `tick` is called after every node, on the way down and on the way up.
@@ -42,13 +47,18 @@ std::optional<NotFinite> find_not_finite(const Signal& signal);
 
 struct MeasureOptions {
   const Scheme* scheme = nullptr;  // draw under this scheme ...
-  std::string weights;             // ... or run the weights of this file or directory
+  std::string weights = {};        // ... or run the weights of this file or directory
   bool weightless = false;         // with a scheme: sample the pass without making the weights
+  bool stream = false;             // hold the weights of one node at a time; without this only where all do not fit into memory
+  DType dtype = DType::F32;        // what the weights drawn are rounded to: F32, BF16, F16
+  double memory = 0;               // bytes that may be used; 0: what the system can give
   std::uint64_t seed = 0;
   int seeds = 1;
-  std::function<bool(const Ensemble&)> enough;  // asked after every draw: true ends the run before `seeds`
-  std::function<void(double fraction)> progress;
-  std::function<void(const std::string&)> warn;
+  Team team = {};                                    // seeds are spread over its members; all get the same result, to the bit
+  std::function<bool(const Ensemble&)> enough = {};  // asked after every draw: true ends the run before `seeds`
+  std::function<void(double fraction)> progress = {};
+  std::function<void(const std::string&)> warn = {};
+  std::function<void(const std::string&)> note = {};  // what was decided, and why
 };
 
 Expected<Signal> measure(const Graph& graph, const Architecture& a, const Batch& batch, const MeasureOptions& options);

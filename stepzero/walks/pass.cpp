@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "stepzero/walks/pass_plan.hpp"
+
 namespace stepzero {
 
 template <class S>
@@ -16,49 +18,20 @@ Tensor<S> Pool<S>::take(Index rows, Index cols) {
 }
 
 template <class S>
+Tensor<S> Pool<S>::take_at_least(Index size) {
+  const auto it = free_.lower_bound(size);
+  if (it == free_.end()) return Tensor<S>(1, size);
+  Tensor<S> tensor = std::move(it->second);
+  free_.erase(it);
+  return tensor;
+}
+
+template <class S>
 void Pool<S>::give(Tensor<S> tensor) {
   const Index size = tensor.size();
   if (size == 0) return;
   free_.emplace(size, std::move(tensor));
 }
-
-namespace {
-
-Index kept_by(const AnyOp& op) {
-  return std::visit([](const auto& o) { return o.keep(); }, op);
-}
-
-// Cuts worth keeping: nodes whose wire is the only one that crosses to what follows, and that let go of at least eight
-// times as much as they hold.
-std::vector<bool> find_cuts(const Graph& graph) {
-  const std::size_t count = graph.nodes.size();
-  std::vector<std::size_t> last_use(count, 0);
-  for (std::size_t i = 0; i < count; ++i) {
-    for (const int wire : graph.nodes[i].inputs) last_use[static_cast<std::size_t>(wire)] = i;
-  }
-  std::vector<bool> cuts(count, false);
-  std::size_t reach = 0;  // the last node that reads a wire from before i
-  Index since = 0;        // channels since the last cut
-  for (std::size_t i = 0; i + 1 < count; ++i) {
-    const Index own = channels_of(graph.nodes[i].op);
-    cuts[i] = reach <= i && since >= 8 * own;
-    since = cuts[i] ? 0 : since + own;
-    reach = std::max(reach, last_use[i]);
-  }
-  return cuts;
-}
-
-bool made(const PassOptions& options, std::size_t param) { return options.weightless == nullptr || options.weightless->params[param].made; }
-
-Index rows_made(const PassOptions& options, const Graph& graph, std::size_t param) {
-  return made(options, param) ? graph.params[param].rows() : static_cast<Index>(options.weightless->params[param].rows.size());
-}
-
-bool is_stand_in(const PassOptions& options, std::size_t node) {
-  return options.weightless != nullptr && !std::holds_alternative<std::monostate>(options.weightless->nodes[node]);
-}
-
-}  // namespace
 
 template <class S>
 Pass<S>::Pass(const Graph& graph, const Batch& batch, PassOptions options)
@@ -73,13 +46,21 @@ Pass<S>::Pass(const Graph& graph, const Batch& batch, PassOptions options)
       param_gradients_(graph.params.size()),
       written_(graph.params.size()),
       first_use_(graph.params.size(), graph.nodes.size()) {
-  for (std::size_t k = 0; k < graph.params.size(); ++k) weights_.emplace_back(rows_made(options, graph, k), graph.params[k].cols());
-  cut_ = options.checkpoint ? find_cuts(graph) : std::vector<bool>(graph.nodes.size(), false);
+  if (options.stream) {
+    memory_.emplace_back(1, largest_weights(graph));
+    weights_.resize(graph.params.size());
+  }
+  for (std::size_t k = 0; !options.stream && k < graph.params.size(); ++k) {
+    memory_.emplace_back(rows_made(options, graph, k), graph.params[k].cols());
+    weights_.push_back(memory_.back().view());
+  }
+  const std::vector<bool> cuts = options.checkpoint ? find_cuts(graph) : std::vector<bool>(graph.nodes.size(), false);
+  again_ = find_repeats(graph, cuts, static_cast<double>(batch.tokens()), options.keep_bytes / sizeof(S));
   std::size_t begin = 0;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     segment_.push_back(begin);
-    if (cut_[i]) begin = i + 1;
+    if (cuts[i]) begin = i + 1;
     if (!options.checkpoint) {
       outputs_[i] = Tensor<S>(batch.tokens(), channels_of(node.op));
       keeps_[i] = Tensor<S>(batch.tokens(), kept_by(node.op));
@@ -92,27 +73,22 @@ Pass<S>::Pass(const Graph& graph, const Batch& batch, PassOptions options)
 }
 
 template <class S>
-double Pass<S>::memory_needed(const Graph& graph, const Batch& batch, PassOptions options) {
-  double numbers = 0, largest_param = 0, largest_wire = 0, segment = 0, largest_segment = 0;
-  for (std::size_t k = 0; k < graph.params.size(); ++k) {
-    const double size = static_cast<double>(rows_made(options, graph, k) * graph.params[k].cols());
-    numbers += size;
-    largest_param = std::max(largest_param, size);
-  }
-  const std::vector<bool> cuts = options.checkpoint ? find_cuts(graph) : std::vector<bool>(graph.nodes.size(), true);
-  const auto tokens = static_cast<double>(batch.tokens());
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    const double size = tokens * static_cast<double>(channels_of(graph.nodes[i].op));
-    (cuts[i] ? numbers : segment) +=
-        size + tokens * static_cast<double>(std::visit([](const auto& op) { return op.keep(); }, graph.nodes[i].op));
-    // a row space is two (T, T) matrices of doubles; sums over pieces take up to 32 more while they are made
-    if (is_stand_in(options, i)) segment += 4 * tokens * tokens;
-    largest_segment = std::max(largest_segment, segment);
-    if (cuts[i]) segment = 0;
-    largest_wire = std::max(largest_wire, size);
-  }
-  const double scratch = options.weightless != nullptr ? 64 * tokens * tokens : 0;
-  return (numbers + largest_segment + 2 * largest_param + 2 * largest_wire + scratch) * sizeof(S);
+void Pass<S>::stream(WeightSource<S> source) {
+  source_ = std::move(source);
+  std::ranges::fill(weights_, View<S>());
+}
+
+// Of a node that uses the tensors of the one before (the thirds of a fused projection) nothing is made anew.
+template <class S>
+void Pass<S>::hold_weights(const Node& node) {
+  const auto held = [&](const ParamUse& use) { return !weights_[static_cast<std::size_t>(use.param)].empty(); };
+  if (!options_.stream || std::ranges::all_of(node.params, held)) return;
+  std::ranges::fill(weights_, View<S>());
+  place_weights(graph_, node, [&](int param, Index at) {
+    const auto k = static_cast<std::size_t>(param);
+    weights_[k] = {memory_[0].data() + at, graph_.params[k].rows(), graph_.params[k].cols()};
+    source_(param, weights_[k]);
+  });
 }
 
 template <class S>
@@ -126,8 +102,8 @@ template <class S>
 std::vector<View<const S>> Pass<S>::params_of(const Node& node) const {
   std::vector<View<const S>> views;
   for (const ParamUse& use : node.params) {
-    const View<const S> whole = weights_[static_cast<std::size_t>(use.param)].view();
-    views.push_back(made(options_, static_cast<std::size_t>(use.param)) ? whole.block(use.row0, use.rows, use.col0, use.cols) : whole);
+    const View<const S> whole = weights_[static_cast<std::size_t>(use.param)];
+    views.push_back(is_made(options_, static_cast<std::size_t>(use.param)) ? whole.block(use.row0, use.rows, use.col0, use.cols) : whole);
   }
   return views;
 }
@@ -147,6 +123,7 @@ void Pass<S>::run(std::size_t i) {
   if (outputs_[i].rows() == 0) outputs_[i] = pool_.take(batch_.tokens(), channels_of(node.op));
   if (keeps_[i].rows() == 0) keeps_[i] = pool_.take(batch_.tokens(), kept_by(node.op));
   row_spaces_[i] = {};
+  hold_weights(node);
   const auto x = inputs_of(node);
   const auto theta = params_of(node);
   const Down<S> door{batch_, x, theta, outputs_[i].view(), keeps_[i].view()};
@@ -178,7 +155,7 @@ double Pass<S>::forward(const Observer<S>& observer) {
   for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
     run(i);
     if (observer.forward) observer.forward(static_cast<int>(i), outputs_[i].view(), keeps_[i].view());
-    if (!cut_[i]) continue;
+    if (!again_[i]) continue;
     for (std::size_t j = segment_[i]; j < i; ++j) release(j);
   }
   double loss = 0;
@@ -196,18 +173,22 @@ Into<S> Pass<S>::wire_gradient(int wire) {
 }
 
 template <class S>
+View<S> Pass<S>::whole_gradient(std::size_t k) {
+  return {param_gradients_[k].data(), rows_made(options_, graph_, k), graph_.params[k].cols()};
+}
+
+template <class S>
 Into<S> Pass<S>::param_gradient(const ParamUse& use) {
-  auto& gradient = param_gradients_[static_cast<std::size_t>(use.param)];
-  auto& written = written_[static_cast<std::size_t>(use.param)];
-  const Param& p = graph_.params[static_cast<std::size_t>(use.param)];
   const auto k = static_cast<std::size_t>(use.param);
-  const Index rows = rows_made(options_, graph_, k);
-  if (rows == 0) return {};
-  if (gradient.size() == 0) gradient = pool_.take(rows, p.cols());
+  auto& gradient = param_gradients_[k];
+  auto& written = written_[k];
+  const Index size = rows_made(options_, graph_, k) * graph_.params[k].cols();
+  if (size == 0) return {};
+  if (gradient.size() == 0) gradient = param_pool_.take_at_least(size);
   const bool add = std::ranges::find(written, use) != written.end();
   if (!add) written.push_back(use);
-  if (!made(options_, k)) return {gradient.view(), add};
-  return {gradient.view().block(use.row0, use.rows, use.col0, use.cols), add};
+  if (!is_made(options_, k)) return {whole_gradient(k), add};
+  return {whole_gradient(k).block(use.row0, use.rows, use.col0, use.cols), add};
 }
 
 template <class S>
@@ -217,14 +198,14 @@ void Pass<S>::finish_params(std::size_t node, const Observer<S>& observer) {
     const auto k = static_cast<std::size_t>(use.param);
     if (first_use_[k] != node || std::ranges::find(done, use.param) != done.end()) continue;
     done.push_back(use.param);
-    if (!made(options_, k)) {
+    if (!is_made(options_, k)) {
       const double squares = std::exchange(unmade_squares_[k], 0.0);
-      if (observer.unmade) observer.unmade(use.param, param_gradients_[k].view(), squares);
+      if (observer.unmade) observer.unmade(use.param, whole_gradient(k), squares);
     } else if (observer.parameter && param_gradients_[k].size() > 0) {
-      observer.parameter(use.param, param_gradients_[k].view());
+      observer.parameter(use.param, whole_gradient(k));
     }
     if (param_gradients_[k].size() == 0) continue;
-    pool_.give(std::exchange(param_gradients_[k], {}));
+    param_pool_.give(std::exchange(param_gradients_[k], {}));
     written_[k].clear();
   }
 }
@@ -235,11 +216,12 @@ void Pass<S>::backward(const Observer<S>& observer) {
   const Into<S> seed = wire_gradient(static_cast<int>(last));
   std::fill_n(seed.d.data, seed.d.size(), S(1));
   for (std::size_t i = last + 1; i-- > 0;) {
-    if (cut_[i]) restore(i);
+    if (again_[i]) restore(i);
     if (wire_gradients_[i].size() == 0) continue;  // nothing downstream reads it
     const Node& node = graph_.nodes[i];
     const View<const S> dy = wire_gradients_[i].view();
     if (observer.backward) observer.backward(static_cast<int>(i), dy);
+    hold_weights(node);
     const auto x = inputs_of(node);
     const auto theta = params_of(node);
     std::vector<Into<S>> dx, dtheta;

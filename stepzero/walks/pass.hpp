@@ -23,14 +23,22 @@ struct PassOptions {
   // Keep the wires at the cuts of the graph only, and make what lies between them again on the way up: the same bits,
   // a third more work, the memory of one block instead of all.
   bool checkpoint = false;
+  double keep_bytes = 0;  // of what would be made again, this much is kept all the same: what lies nearest to the end
+  // Hold the weights of one node at a time, made when it runs and again on the way up (Pass::stream): the same bits.
+  bool stream = false;
   const Weightless* weightless = nullptr;  // stand-ins for nodes whose weights are not made
 };
+
+// Writes all the numbers of a parameter, the same at every call.
+template <class S>
+using WeightSource = std::function<void(int param, View<S> w)>;
 
 // Buffers that come back: memory is touched for the first time once, not in every pass.
 template <class S>
 class Pool {
  public:
   Tensor<S> take(Index rows, Index cols);
+  Tensor<S> take_at_least(Index size);
   void give(Tensor<S> tensor);
 
  private:
@@ -42,7 +50,9 @@ class Pass {
  public:
   Pass(const Graph& graph, const Batch& batch, PassOptions options = {});
 
-  [[nodiscard]] View<S> weight(int param) { return weights_[static_cast<std::size_t>(param)].view(); }
+  [[nodiscard]] View<S> weight(int param) { return weights_[static_cast<std::size_t>(param)]; }  // streamed: not to be asked for
+  // Where a streamed pass has its weights from; must be told before it runs, and once for every draw.
+  void stream(WeightSource<S> source);
   // Runs forward, returns the loss. With checkpoints, outputs between the cuts are gone afterwards.
   double forward(const Observer<S>& observer = {});
   void backward(const Observer<S>& observer = {});
@@ -52,6 +62,7 @@ class Pass {
   static double memory_needed(const Graph& graph, const Batch& batch, PassOptions options = {});
 
  private:
+  void hold_weights(const Node& node);
   void run(std::size_t node);      // its door down
   void release(std::size_t node);  // its output and what it keeps
   void restore(std::size_t cut);   // what lies between this cut and the one before
@@ -59,24 +70,28 @@ class Pass {
   [[nodiscard]] std::vector<View<const S>> inputs_of(const Node& node) const;
   [[nodiscard]] std::vector<View<const S>> params_of(const Node& node) const;
   Into<S> wire_gradient(int wire);
+  View<S> whole_gradient(std::size_t param);
   Into<S> param_gradient(const ParamUse& use);
   void finish_params(std::size_t node, const Observer<S>& observer);
 
   const Graph& graph_;
   const Batch& batch_;
   PassOptions options_;
-  std::vector<bool> cut_;             // nodes whose output is kept; without checkpoints none is marked
+  std::vector<bool> again_;           // cuts before which everything is let go and made again; without checkpoints none
   std::vector<std::size_t> segment_;  // the first node behind the cut before
   std::vector<RowSpace> row_spaces_;  // of the wires that weightless nodes read
   std::vector<double> unmade_squares_;
-  std::vector<Tensor<S>> weights_;
+  std::vector<Tensor<S>> memory_;  // of the weights: a tensor each, or one for all that are held at a time
+  std::vector<View<S>> weights_;   // streamed: empty where they are not held
+  WeightSource<S> source_;
   std::vector<Tensor<S>> outputs_;
   std::vector<Tensor<S>> keeps_;
-  std::vector<Tensor<S>> wire_gradients_;  // empty where no use has written yet
-  std::vector<Tensor<S>> param_gradients_;
+  std::vector<Tensor<S>> wire_gradients_;       // empty where no use has written yet
+  std::vector<Tensor<S>> param_gradients_;      // each as large as its tensor or larger
   std::vector<std::vector<ParamUse>> written_;  // blocks of each parameter's gradient already written
   std::vector<std::size_t> first_use_;          // node after whose backward a parameter's gradient is complete
   Pool<S> pool_;
+  Pool<S> param_pool_;  // apart: a gradient takes any memory that is large enough
 };
 
 extern template class Pass<float>;

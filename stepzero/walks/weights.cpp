@@ -1,13 +1,19 @@
 #include "stepzero/walks/weights.hpp"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <mutex>
 #include <set>
 #include <type_traits>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "stepzero/core/parallel.hpp"
 #include "stepzero/core/text.hpp"
+#include "stepzero/io/half.hpp"
+#include "stepzero/kernels/narrow.hpp"
 #include "stepzero/models/family.hpp"
 #include "stepzero/walks/draw.hpp"
 
@@ -81,12 +87,15 @@ void draw_weights(Pass<S>& pass, const Graph& graph, const Assignment& assignmen
   }
 }
 
-template <class S>
-Expected<std::vector<std::string>> load_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const CheckpointFiles& file) {
+namespace {
+
+using Tensors = std::vector<const CheckpointTensor*>;
+
+// The tensor of each parameter.
+Expected<Tensors> match_tensors(const Graph& graph, const Architecture& a, const CheckpointFiles& file) {
   const std::string_view prefix = tensor_names(a).optional_prefix;
-  std::set<const CheckpointTensor*> used;
-  for (std::size_t i = 0; i < graph.params.size(); ++i) {
-    const Param& p = graph.params[i];
+  Tensors tensors;
+  for (const Param& p : graph.params) {
     const CheckpointTensor* tensor = find_tensor(file, p.name, prefix);
     if (tensor == nullptr) {
       return fail(fmt::format("{}: tensor \"{}\" is missing", show(file.path()), show(p.name)), missing_hint(file, p.name));
@@ -96,22 +105,89 @@ Expected<std::vector<std::string>> load_weights(Pass<S>& pass, const Graph& grap
                               show(tensor->name), fmt::join(tensor->shape, ", "), show(a.name), fmt::join(p.shape, ", ")),
                   "do the weights belong to this config.json?");
     }
-    const View<S> w = pass.weight(static_cast<int>(i));
-    const std::span<S> out(w.data, static_cast<std::size_t>(w.size()));
-    Expected<void> done;
-    if constexpr (std::is_same_v<S, float>)
-      done = file.read_f32(*tensor, 0, out);
-    else
-      done = file.read_f64(*tensor, 0, out);
-    if (!done) return std::unexpected(done.error());
-    used.insert(tensor);
+    tensors.push_back(tensor);
   }
+  return tensors;
+}
+
+std::vector<std::string> warn_of_unused(const Tensors& used, const Architecture& a, const CheckpointFiles& file) {
+  const std::set<const CheckpointTensor*> known(used.begin(), used.end());
   std::vector<std::string> warnings = file.warnings();
   for (const auto& [name, tensor] : file.tensors()) {
-    if (used.contains(&tensor) || expected_extra(name, a.tied)) continue;
+    if (known.contains(&tensor) || expected_extra(name, a.tied)) continue;
     warnings.push_back(fmt::format("{}: tensor \"{}\" is not part of {} and was not used", show(file.path()), show(name), show(a.name)));
   }
   return warnings;
+}
+
+// All of a tensor, by all threads.
+template <class S>
+Expected<void> read_tensor(const CheckpointFiles& file, const CheckpointTensor& tensor, std::span<S> out) {
+  constexpr Index piece = 1 << 20;  // whole blocks of any quantisation
+  std::mutex mutex;
+  Expected<void> all;
+  parallel_ranges(std::ssize(out), piece, [&](Index begin, Index end) {
+    const auto part = out.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    Expected<void> done;
+    if constexpr (std::is_same_v<S, float>)
+      done = file.read_f32(tensor, static_cast<std::uint64_t>(begin), part);
+    else
+      done = file.read_f64(tensor, static_cast<std::uint64_t>(begin), part);
+    const std::scoped_lock lock(mutex);
+    if (!done && all) all = done;
+  });
+  return all;
+}
+
+template <class S>
+std::span<S> numbers_of(View<S> w) {
+  return {w.data, static_cast<std::size_t>(w.size())};
+}
+
+// To the nearest number of the type, as `init` writes it. False: one does not fit.
+bool round_to(DType dtype, std::span<float> numbers) {
+  constexpr Index piece = 1 << 14;
+  std::atomic<bool> fits = true;
+  parallel_ranges(std::ssize(numbers), piece, [&](Index begin, Index end) {
+    std::array<std::uint16_t, piece> narrow;
+    const auto part = numbers.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    const bool brain = dtype == DType::BF16;
+    if (!(brain ? kernels::narrow_to_bfloat16(part, narrow.data()) : kernels::narrow_to_half(part, narrow.data()))) fits = false;
+    for (std::size_t i = 0; i < part.size(); ++i) part[i] = brain ? bfloat16_to_float(narrow[i]) : half_to_float(narrow[i]);
+  });
+  return fits;
+}
+
+}  // namespace
+
+WeightMaker drawn_weights(const Graph& graph, const Assignment& laws, std::uint64_t seed, DType dtype) {
+  return [&graph, &laws, seed, dtype](std::size_t param, View<float> w) -> Expected<void> {
+    draw_elements(graph, laws, param, seed, 0, numbers_of(w));
+    if (dtype == DType::F32 || round_to(dtype, numbers_of(w))) return {};
+    return fail(fmt::format("tensor \"{}\": a number is too large for {}", show(graph.params[param].name), dtype_name(dtype)),
+                "--dtype f32 holds it");
+  };
+}
+
+Expected<WeightMaker> stored_weights(const Graph& graph, const Architecture& a, const CheckpointFiles& file,
+                                     std::vector<std::string>& warnings) {
+  auto tensors = match_tensors(graph, a, file);
+  if (!tensors) return std::unexpected(tensors.error());
+  warnings = warn_of_unused(*tensors, a, file);
+  return [&file, tensors = std::move(*tensors)](std::size_t param, View<float> w) {
+    return read_tensor(file, *tensors[param], numbers_of(w));
+  };
+}
+
+template <class S>
+Expected<std::vector<std::string>> load_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const CheckpointFiles& file) {
+  const auto tensors = match_tensors(graph, a, file);
+  if (!tensors) return std::unexpected(tensors.error());
+  for (std::size_t i = 0; i < graph.params.size(); ++i) {
+    if (auto done = read_tensor(file, *(*tensors)[i], numbers_of(pass.weight(static_cast<int>(i)))); !done)
+      return std::unexpected(done.error());
+  }
+  return warn_of_unused(*tensors, a, file);
 }
 
 template void draw_weights(Pass<float>&, const Graph&, const Architecture&, const Scheme&, std::uint64_t, const Weightless*);

@@ -1,9 +1,11 @@
 #pragma once
-// Fills a pass's weights: drawn under a scheme, or read from a checkpoint.
+// The weights of a pass: drawn under a scheme, or read from a checkpoint; all at once, or one tensor at a time.
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "stepzero/io/checkpoint_files.hpp"
+#include "stepzero/io/safetensors.hpp"
 #include "stepzero/schemes/scheme.hpp"
 #include "stepzero/walks/pass.hpp"
 
@@ -21,6 +23,17 @@ void draw_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, cons
 // The same for tensors with laws of their own.
 template <class S>
 void draw_weights(Pass<S>& pass, const Graph& graph, const Assignment& laws, std::uint64_t seed, const Weightless* weightless = nullptr);
+
+// Makes all the numbers of one parameter, the same at every call: what a streamed pass asks for, and a whole one once.
+using WeightMaker = std::function<Expected<void>(std::size_t param, View<float> w)>;
+
+// Drawn, and rounded to what a file of this type would hold. The graph and the laws must outlive it.
+WeightMaker drawn_weights(const Graph& graph, const Assignment& laws, std::uint64_t seed, DType dtype = DType::F32);
+
+// Read from a checkpoint, which must outlive it. Every tensor of the graph must be there, in its shape; warns of tensors that
+// are not used.
+Expected<WeightMaker> stored_weights(const Graph& graph, const Architecture& a, const CheckpointFiles& file,
+                                     std::vector<std::string>& warnings);
 
 // The tensor under this name, or under another that files give it. Null: none.
 const CheckpointTensor* find_tensor(const CheckpointFiles& file, const std::string& name, std::string_view optional_prefix);

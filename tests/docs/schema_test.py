@@ -47,6 +47,7 @@ def main():
             "predict with findings": run("predict", *TINY, "--set", "norm=none"),
             "measure": run("measure", *TINY, "--seeds", "2"),
             "measure one token": run("measure", *TINY[:-3], "--seq-len", "1", "--json"),
+            "measure streamed in bf16": run("measure", *TINY, "--stream", "--dtype", "bf16"),
             "measure weightless": run("measure", *TINY, "--weightless"),
             "compare": run("compare", *TINY, "--seeds", "2"),
             "report": run("report", *TINY, "-o", f"{folder}/page.html"),

@@ -1,0 +1,141 @@
+#include "stepzero/walks/pass_plan.hpp"
+
+#include <algorithm>
+#include <span>
+
+namespace stepzero {
+
+Index kept_by(const AnyOp& op) {
+  return std::visit([](const auto& o) { return o.keep(); }, op);
+}
+
+std::vector<bool> find_cuts(const Graph& graph) {
+  const std::size_t count = graph.nodes.size();
+  std::vector<std::size_t> last_use(count, 0);
+  for (std::size_t i = 0; i < count; ++i) {
+    for (const int wire : graph.nodes[i].inputs) last_use[static_cast<std::size_t>(wire)] = i;
+  }
+  std::vector<bool> cuts(count, false);
+  std::size_t reach = 0;  // the last node that reads a wire from before i
+  Index since = 0;        // channels since the last cut
+  for (std::size_t i = 0; i + 1 < count; ++i) {
+    const Index own = channels_of(graph.nodes[i].op);
+    cuts[i] = reach <= i && since >= 8 * own;
+    since = cuts[i] ? 0 : since + own;
+    reach = std::max(reach, last_use[i]);
+  }
+  return cuts;
+}
+
+namespace {
+
+// Numbers a token that a node leaves on the way down.
+double left_by(const Node& node) { return static_cast<double>(channels_of(node.op) + kept_by(node.op)); }
+
+}  // namespace
+
+std::vector<bool> find_repeats(const Graph& graph, const std::vector<bool>& cuts, double tokens, double numbers) {
+  std::vector<bool> again = cuts;
+  std::size_t end = cuts.size();  // the cut whose segment is being counted
+  double segment = 0;
+  for (std::size_t i = cuts.size(); i-- > 0;) {
+    segment += end < cuts.size() && !cuts[i] ? tokens * left_by(graph.nodes[i]) : 0;
+    if (!cuts[i] && i > 0) continue;
+    if (end < cuts.size()) {
+      if (segment > numbers) break;
+      numbers -= segment;
+      again[end] = false;
+    }
+    end = i;
+    segment = 0;
+  }
+  return again;
+}
+
+Index place_weights(const Graph& graph, const Node& node, const std::function<void(int param, Index at)>& place) {
+  constexpr Index line = 16;  // each begins on a cache line of its own
+  Index at = 0;
+  for (std::size_t u = 0; u < node.params.size(); ++u) {
+    const int param = node.params[u].param;
+    const auto before = std::span(node.params).first(u);  // a node may use several blocks of one tensor
+    if (std::ranges::find(before, param, &ParamUse::param) != before.end()) continue;
+    place(param, at);
+    at += (graph.params[static_cast<std::size_t>(param)].size() + line - 1) / line * line;
+  }
+  return at;
+}
+
+Index largest_weights(const Graph& graph) {
+  Index largest = 0;
+  for (const Node& node : graph.nodes) largest = std::max(largest, place_weights(graph, node, [](int, Index) {}));
+  return largest;
+}
+
+bool is_made(const PassOptions& options, std::size_t param) {
+  return options.weightless == nullptr || options.weightless->params[param].made;
+}
+
+Index rows_made(const PassOptions& options, const Graph& graph, std::size_t param) {
+  return is_made(options, param) ? graph.params[param].rows() : static_cast<Index>(options.weightless->params[param].rows.size());
+}
+
+bool is_stand_in(const PassOptions& options, std::size_t node) {
+  return options.weightless != nullptr && !std::holds_alternative<std::monostate>(options.weightless->nodes[node]);
+}
+
+namespace {
+
+// Numbers of the gradients that are held at a time: a tensor that is used again further up keeps its own until there.
+double largest_gradients(const Graph& graph, const PassOptions& options) {
+  std::vector<std::size_t> last_use(graph.params.size(), 0), first_use(graph.params.size(), graph.nodes.size());
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (const ParamUse& use : graph.nodes[i].params) {
+      const auto k = static_cast<std::size_t>(use.param);
+      last_use[k] = i;
+      first_use[k] = std::min(first_use[k], i);
+    }
+  }
+  double held = 0, largest = 0;
+  for (std::size_t i = graph.nodes.size(); i-- > 0;) {
+    const auto change = [&](const std::vector<std::size_t>& when, double sign) {
+      place_weights(graph, graph.nodes[i], [&](int param, Index) {
+        const auto k = static_cast<std::size_t>(param);
+        if (when[k] == i) held += sign * static_cast<double>(rows_made(options, graph, k) * graph.params[k].cols());
+      });
+    };
+    change(last_use, 1);
+    largest = std::max(largest, held);
+    change(first_use, -1);
+  }
+  return largest;
+}
+
+}  // namespace
+
+template <class S>
+double Pass<S>::memory_needed(const Graph& graph, const Batch& batch, PassOptions options) {
+  double numbers = options.stream ? static_cast<double>(largest_weights(graph)) : 0, largest_wire = 0, segment = 0, largest_segment = 0;
+  for (std::size_t k = 0; !options.stream && k < graph.params.size(); ++k) {
+    numbers += static_cast<double>(rows_made(options, graph, k) * graph.params[k].cols());
+  }
+  const auto tokens = static_cast<double>(batch.tokens());
+  const std::vector<bool> cuts = options.checkpoint ? find_cuts(graph) : std::vector<bool>(graph.nodes.size(), true);
+  const std::vector<bool> again = find_repeats(graph, cuts, tokens, options.keep_bytes / sizeof(S));
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const double size = tokens * left_by(graph.nodes[i]);
+    (cuts[i] ? numbers : segment) += size;
+    // a row space is two (T, T) matrices of doubles; sums over pieces take up to 32 more while they are made
+    if (is_stand_in(options, i)) segment += 4 * tokens * tokens;
+    largest_segment = std::max(largest_segment, segment);
+    if (cuts[i] && !again[i]) numbers += segment;
+    if (cuts[i]) segment = 0;
+    largest_wire = std::max(largest_wire, tokens * static_cast<double>(channels_of(graph.nodes[i].op)));
+  }
+  const double scratch = options.weightless != nullptr ? 64 * tokens * tokens : 0;
+  return (numbers + largest_segment + largest_gradients(graph, options) + 2 * largest_wire + scratch) * sizeof(S);
+}
+
+template double Pass<float>::memory_needed(const Graph&, const Batch&, PassOptions);
+template double Pass<double>::memory_needed(const Graph&, const Batch&, PassOptions);
+
+}  // namespace stepzero
