@@ -194,7 +194,7 @@ class Sampler {
           const Tensor<float> keys = capped ? Tensor<float>() : centred(h.k);
           expected_grams(
               {whole(h.a), capped ? whole(sloped(h)) : Tensor<float>(), h.q, capped ? h.k : keys, static_cast<float>(op_.scale), V},
-              product(Trans::yes, up, up), to.gq, to.gk);
+              product(Trans::yes, Trans::no, up, up), to.gq, to.gk);
           gram(h.factor, V);
           to.q_inner = inner(V, to.gq);
           to.k_inner = inner(V, to.gk);
@@ -249,6 +249,7 @@ class Sampler {
   [[nodiscard]] View<float> rows(Tensor<float>& x, Index b) const { return x.view().slice(b * batch_.length, batch_.length); }
   static float* slope_row(Head& h, Index t) { return h.slope.rows() > 0 ? h.slope.view().row(t) : nullptr; }
   static const float* slope_row(const Head& h, Index t) { return h.slope.rows() > 0 ? h.slope.view().row(t) : nullptr; }
+
   [[nodiscard]] Tensor<float> normals(Index n, Index columns, const char* name, Index i) const {
     return node_normals(draws_.place, name, i, n, columns);
   }
@@ -256,7 +257,7 @@ class Sampler {
   // A head of q or k: the kernel of v scaled token by token to theirs, then the norm and the rotation the model has.
   [[nodiscard]] Tensor<float> draw_side(const Tensor<float>& factor, const Moment& m, const char* name, Index i) const {
     const Index dk = op_.key_dim;
-    Tensor<float> x = product(Trans::no, factor, normals(factor.cols(), dk, name, i));
+    Tensor<float> x = product(Trans::no, Trans::no, factor, normals(factor.cols(), dk, name, i));
     const Kernel& base = m.before_heads ? *m.before_heads : m.K;
     for (Index t = 0; t < tokens_; ++t) {
       float* row = x.view().row(t);
@@ -289,14 +290,10 @@ class Sampler {
   // less the mean over the tokens of each sequence
   [[nodiscard]] Tensor<float> centred(const Tensor<float>& x) const {
     Tensor<float> out(x.rows(), x.cols());
-    std::vector<float> mean(static_cast<std::size_t>(x.cols()));
     for (Index b = 0; b < batch_.sequences; ++b) {
-      std::ranges::fill(mean, 0.0F);
       const View<const float> from = of(x, b);
       const View<float> to = rows(out, b);
-      for (Index t = 0; t < batch_.length; ++t) {
-        for (Index c = 0; c < x.cols(); ++c) mean[c] += from(t, c) / static_cast<float>(batch_.length);
-      }
+      const std::vector<float> mean = mean_token(from);
       for (Index t = 0; t < batch_.length; ++t) {
         for (Index c = 0; c < x.cols(); ++c) to(t, c) = from(t, c) - mean[c];
       }
@@ -308,6 +305,7 @@ class Sampler {
     hadamard(View<const float>(h.a), View<const float>(h.slope), out.view());
     return out;
   }
+
   // A F
   [[nodiscard]] Tensor<float> mixed(const Head& h) const {
     Tensor<float> out(tokens_, h.factor.cols());
@@ -347,7 +345,7 @@ class Sampler {
   };
 
   [[nodiscard]] Sides to_scores(const Head& h, const Tensor<float>& up, Index i) const {
-    const Tensor<float> dy = product(Trans::yes, up, normals(tokens_, h.factor.cols(), "dy", i));
+    const Tensor<float> dy = product(Trans::yes, Trans::no, up, normals(tokens_, h.factor.cols(), "dy", i));
     Tensor<float> d(tokens_, batch_.length);
     Sides out{Tensor<float>(tokens_, op_.key_dim), Tensor<float>(tokens_, op_.key_dim)};
     const auto c = static_cast<float>(op_.scale);
