@@ -184,7 +184,10 @@ Errors errors_of(const Signal& joined, const std::map<std::string, Role, std::le
     const int q = quantity_of(c, roles);
     if (q < 0) continue;
     // a part of a gradient that is a billionth of the whole (a single token's queries) is rounding
-    if (c.what.starts_with("gradient") && std::abs(c.measured) < 1e-9 * joined.gradient_norm.measured.value_or(0)) continue;
+    const double whole = joined.gradient_norm.measured.value_or(0), least = 1e-9 * whole;
+    const bool square = c.what == "gradient second moment";
+    if (c.what.starts_with("gradient") && c.what != "gradient token cosine" && std::abs(c.measured) < (square ? least * least : least))
+      continue;
     const bool absolute = q == 4 || q == 5 || q == 6 || q == 9;
     const double noise = absolute ? c.standard_error : c.standard_error / std::max(std::abs(c.measured), 1e-300);
     out[static_cast<std::size_t>(q)].push_back({std::sqrt(std::max(0.0, c.error * c.error - noise * noise)), noise, c.error,
@@ -193,13 +196,15 @@ Errors errors_of(const Signal& joined, const std::map<std::string, Role, std::le
   return out;
 }
 
-// The standard error of every quantity is a third of its bound: for half of the nodes of the median's, for nearly all of the top's.
-bool quiet(const Errors& errors) {
+// The standard error of every quantity is a third of its bound: for nearly all nodes of the top's, and for half of them of the
+// median's, unless that takes too many draws.
+bool quiet(const Errors& errors, bool medians) {
   for (std::size_t q = 0; q < quantities.size(); ++q) {
     if (quantities[q].median == 0) continue;
     const auto noise = sorted(errors[q], &Miss::noise);
     if (noise.empty()) continue;
-    if (percentile(noise, 0.5) > quantities[q].median / 3 || percentile(noise, 0.99) > quantities[q].top / 3) return false;
+    if (medians && percentile(noise, 0.5) > quantities[q].median / 3) return false;
+    if (percentile(noise, 0.99) > quantities[q].top / 3) return false;
   }
   return true;
 }
@@ -222,9 +227,10 @@ Result run(const Case& c, int most) {
   for (const Param& p : graph.params) roles[p.name] = p.role;
   const Signal theory = predict(graph, a, batch, *scheme);
   MeasureOptions options{
-      .scheme = scheme, .weights = {}, .weightless = !c.real, .seed = 1000, .seeds = most, .enough = {}, .progress = {}, .warn = {}};
+      .scheme = scheme, .weights = {}, .weightless = !c.real, .seed = 1000, .seeds = 8 * most, .enough = {}, .progress = {}, .warn = {}};
   options.enough = [&](const Ensemble& ensemble) {
-    return ensemble.count() % 16 == 0 && ensemble.count() >= 32 && quiet(errors_of(join(theory, ensemble.result()), roles));
+    return ensemble.count() % 16 == 0 && ensemble.count() >= 32 &&
+           quiet(errors_of(join(theory, ensemble.result()), roles), ensemble.count() < most);
   };
   const Signal real = measure(graph, a, batch, options).value();
   return {errors_of(join(theory, real), roles), real.seeds};

@@ -95,6 +95,11 @@ class Kernel {
   [[nodiscard]] double trace() const { return scale_ * shared_->trace + shift_ * static_cast<double>(tokens()); }
   [[nodiscard]] double sum() const { return scale_ * shared_->sum + shift_ * static_cast<double>(tokens() * tokens()); }
   // sum_ts K_ts^2 / (sum_t K_tt)^2: 1 where all tokens are one, 1/T where they share nothing
+  // the cosine of two different tokens, in the mean by size
+  [[nodiscard]] double mean_cosine() const {
+    const double size = trace(), others = static_cast<double>(tokens() - 1);
+    return size > 0 && others > 0 ? (sum() - size) / (others * size) : 0;
+  }
   [[nodiscard]] double sameness() const {
     const double size = trace();
     const double squares = scale_ * scale_ * shared_->squares + shift_ * (scale_ * shared_->sum + sum());

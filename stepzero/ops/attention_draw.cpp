@@ -8,6 +8,7 @@
 #include "stepzero/kernels/decompose.hpp"
 #include "stepzero/kernels/random_fill.hpp"
 #include "stepzero/kernels/rows.hpp"
+#include "stepzero/ops/function_kernel.hpp"
 
 namespace stepzero {
 
@@ -35,7 +36,20 @@ std::vector<float> mean_token(View<const float> x) {
 }
 
 KernelDraw::KernelDraw(const Moment& x, double noise, Index length, std::uint64_t place)
-    : x_(x), mean_root_(kernels::root(x.K, 1)), channels_(noise > 0 ? 1 / noise : 0), length_(length), place_(place) {}
+    : x_(x), channels_(noise > 0 ? 1 / noise : 0), length_(length), place_(place) {
+  fixed_ = channels_ > 0 ? 1 - std::sqrt(std::min(x.token_drift * channels_ / 2, 1.0)) : 0;
+  if (fixed_ == 0) {
+    mean_root_ = kernels::root(x.K, 1);
+    return;
+  }
+  // Putting tokens back to their sizes makes their cosines smaller by rho (1 - rho^2) / 2 channels: they are drawn as much larger.
+  const Correlation cosine(x.K);
+  const Kernel K = Kernel::from(x.K.tokens(), [&](Index t, Index s) {
+    const double rho = cosine(t, s), lost = fixed_ * (1 - rho * rho) / (2 * channels_);
+    return x.K(t, s) * std::min(1 + lost, 1 / std::max(std::abs(rho), 1e-9));
+  });
+  mean_root_ = kernels::root(K, 1);
+}
 
 Tensor<float> KernelDraw::root(Index i) const {
   Tensor<float> out = sample(i);
@@ -75,11 +89,10 @@ Tensor<float> KernelDraw::sample(Index i) const {
 
 // A sample covariance varies on its diagonal by 2 / channels. Tokens that come from a norm vary by token_drift alone: 0.
 void KernelDraw::fix_sizes(Tensor<float>& root) const {
-  const double fixed = channels_ > 0 ? 1 - std::sqrt(std::min(x_.token_drift * channels_ / 2, 1.0)) : 0;
-  for (Index t = 0; fixed > 0 && t < root.rows(); ++t) {
+  for (Index t = 0; fixed_ > 0 && t < root.rows(); ++t) {
     float* row = root.view().row(t);
     const double drawn = static_cast<double>(dot_row(row, row, root.cols())), mean = x_.K(t, t);
-    const auto size = static_cast<float>(drawn > 0 && mean > 0 ? std::pow(mean / drawn, fixed / 2) : 1);
+    const auto size = static_cast<float>(drawn > 0 && mean > 0 ? std::pow(mean / drawn, fixed_ / 2) : 1);
     for (Index c = 0; c < root.cols(); ++c) row[c] *= size;
   }
 }

@@ -33,7 +33,8 @@ class KernelDraw {
 
   const Moment& x_;
   Tensor<float> mean_root_;
-  double channels_;  // 0: as many as it takes
+  double channels_;   // 0: as many as it takes
+  double fixed_ = 0;  // 1: tokens do not vary in size; 0: like a sample covariance's
   Index length_;
   std::uint64_t place_;
 };

@@ -1,5 +1,8 @@
 #include "stepzero/ops/attention_expect.hpp"
 
+#include <cmath>
+
+#include "stepzero/kernels/rows.hpp"
 #include "stepzero/ops/attention_draw.hpp"
 
 namespace stepzero {
@@ -44,6 +47,31 @@ void expected_grams(const GivenHead& head, const Square& G, Square& gq, Square& 
   for (Index j = 0; j < n; ++j) {
     for (Index l = 0; l < n; ++l) gk(j, l) = c * (V(j, l) * seen(j, l) + rest(j, l) + rest(l, j));
   }
+}
+
+void take_out_along(const GivenHead& head, double along, std::span<const double> others, const Square& G, Square& gq, Square& gk) {
+  const Index n = G.rows(), dk = head.k.cols();
+  const float c = head.scale * head.scale;
+  const Square &A = head.a, &B = head.b.size() > 0 ? head.b : head.a;
+  Square W = product(Trans::no, Trans::no, A, head.V);  // row t: P_t V a_t
+  std::vector<float> less(static_cast<std::size_t>(n));
+  for (Index t = 0; t < n; ++t) {
+    float* const w = W.view().row(t);
+    const float *a = A.view().row(t), *b = B.view().row(t);
+    const float own = row_sum<float>(n, [&](Index i) { return a[i] * w[i]; });
+    for (Index i = 0; i < n; ++i) w[i] = b[i] * (w[i] - own);
+    const double size = static_cast<double>(own) + others[static_cast<std::size_t>(t)];
+    less[static_cast<std::size_t>(t)] = size > 0 ? static_cast<float>((1 - along) / size) * c * G(t, t) : 0;
+  }
+  const Tensor<float> toward = product(Trans::no, Trans::no, W, head.k);
+  for (Index t = 0; t < n; ++t) {
+    const float part = less[static_cast<std::size_t>(t)];
+    gq(t, t) -= part * dot_row(toward.view().row(t), toward.view().row(t), dk);
+    const float root = std::sqrt(part * dot_row(head.q.view().row(t), head.q.view().row(t), dk));
+    for (float* w = W.view().row(t); float& x : std::span(w, static_cast<std::size_t>(n))) x *= root;
+  }
+  const Square taken = product(Trans::yes, Trans::no, W, W);
+  for (Index i = 0; i < n * n; ++i) gk.data()[i] -= taken.data()[i];
 }
 
 }  // namespace stepzero

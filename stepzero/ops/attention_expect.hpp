@@ -1,6 +1,8 @@
 #pragma once
 // What reaches q and k of one head, in the mean over the gradients that may come: its weights, queries and keys are given, the
 // gradient of its output is a Gaussian field.
+#include <span>
+
 #include "stepzero/core/view.hpp"
 
 namespace stepzero {
@@ -21,5 +23,13 @@ struct GivenHead {
 //     gq_ts = c^2 G_ts tr(P_t V P_s' K),           K = k k'
 //     gk    = c^2 sum_ts H_ts P_t V P_s',          H = (q q') o G
 void expected_grams(const GivenHead& head, const Tensor<float>& G, Tensor<float>& gq, Tensor<float>& gk);
+
+// Less what they have of a gradient that cannot lie along the output of all heads together, o_t: a norm behind takes that out.
+//
+//     Cov dA_t = G_tt (V - (1 - along) V a_t a_t' V / |o_t|^2),    |o_t|^2 = a_t' V a_t + others_t
+//
+// where V is the Gram matrix of the values as they are. Between tokens it is left as it is.
+void take_out_along(const GivenHead& head, double along, std::span<const double> others, const Tensor<float>& G, Tensor<float>& gq,
+                    Tensor<float>& gk);
 
 }  // namespace stepzero

@@ -32,7 +32,9 @@ Moment Attention::push(const PushDoor& p) const {
 }
 
 Pulled Attention::pull(const PullDoor& p) const {
-  return series_serves(*this, *p.x[0], *p.x[1]) ? pull_series(*this, p) : pull_sampled(*this, p);
+  Pulled up = series_serves(*this, *p.x[0], *p.x[1]) ? pull_series(*this, p) : pull_sampled(*this, p);
+  up.dx[2].damp = p.dy.damp;  // the output grows with the values
+  return up;
 }
 
 }  // namespace stepzero

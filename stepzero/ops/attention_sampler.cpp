@@ -28,7 +28,7 @@ namespace {
 class Sampler {
  public:
   static constexpr Index together = 4;       // heads drawn before the errors are looked at
-  static constexpr double enough = 0.006;    // relative standard error of a second moment; of the entropy in nats
+  static constexpr double enough = 0.003;    // relative standard error of a second moment; of the entropy in nats
   static constexpr double enough_qk = 0.02;  // and of what reaches q and k
 
   Sampler(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v, Draws draws)
@@ -39,19 +39,23 @@ class Sampler {
         q_(q),
         k_(k),
         v_(v),
-        values_(v, v.noise - 1 / static_cast<double>(op.kv_heads * op.value_dim), batch.length, draws.place) {
+        values_(v, v.shared_noise(), batch.length, draws.place) {
     one_ = op;
     one_.heads = one_.kv_heads = 1;
     const double t = static_cast<double>(tokens_), dk = static_cast<double>(op.key_dim);
-    constexpr double any_head = 8e6;                                      // what a head costs however short the sequence
-    const double both_doors = 2 * t * t * (20 * t + 12 * dk) + any_head;  // floating-point operations of a head
-    most_ = std::clamp<Index>(static_cast<Index>(draws.effort / both_doors) / together, 1, 256) * together;
+    // A third of the effort goes down: what it yields is what everything behind reads.
+    constexpr double any_head = 4e6;  // what a head costs however short the sequence
+    const auto affords = [&](double share, double operations) {
+      return std::clamp<Index>(static_cast<Index>(share * draws.effort / (operations + any_head)) / together, 1, 256) * together;
+    };
+    most_down_ = affords(1.0 / 3, 2 * t * t * (3 * t + 3 * dk));
+    most_up_ = affords(2.0 / 3, 2 * t * t * (17 * t + 9 * dk));
   }
 
   // The heads to draw, in goes of `together`: body(i, slot) in parallel, then done(n, go) in order says whether they suffice.
   template <class Body, class Done>
-  void draw(const Body& body, const Done& done) const {
-    for (Index n = 0; n < most_; n += together) {
+  void draw(Index most, const Body& body, const Done& done) const {
+    for (Index n = 0; n < most; n += together) {
       parallel_for(together, [&](Index slot) { body(n + slot, slot); });
       if (done(n + together) && n > 0) return;  // four heads' standard error is no judge
     }
@@ -105,6 +109,7 @@ class Sampler {
     Index heads = 0;
     double size = 0;
     draw(
+        most_down_,
         [&](Index i, Index slot) {
           const Head h = head(i);
           gram(mixed(h), slots[static_cast<std::size_t>(slot)].K);
@@ -164,6 +169,9 @@ class Sampler {
     const Tensor<float> mean_up = kernels::root(G, 1 / std::sqrt(size));
     // Of each head what reaches q and k is known in the mean over the gradients that may come. Drawn gradients tell what is left:
     // what rotations make of it on the way back, and how single draws of a model vary.
+    std::vector<double> others;  // the square of what the other heads put out
+    for (Index t = 0; t < tokens_; ++t) others.push_back(static_cast<double>(op_.heads - 1) * y.K(t, t));
+    const bool leans = 1 - dy.along > 0.01 * static_cast<double>(op_.heads);  // below, it is a hundredth of a part
     const bool turns = q_.rotary != nullptr || k_.rotary != nullptr;
     constexpr Index few = 32;
     struct Slot {
@@ -182,6 +190,7 @@ class Sampler {
     Seen<2> drawn;
     Index heads = 0;
     draw(
+        most_up_,
         [&](Index i, Index slot) {
           Slot& to = slots[static_cast<std::size_t>(slot)];
           const Head h = head(i);
@@ -192,10 +201,12 @@ class Sampler {
           gram(centred(h.factor), V);
           const bool capped = h.slope.rows() > 0;
           const Tensor<float> keys = capped ? Tensor<float>() : centred(h.k);
-          expected_grams(
-              {whole(h.a), capped ? whole(sloped(h)) : Tensor<float>(), h.q, capped ? h.k : keys, static_cast<float>(op_.scale), V},
-              product(Trans::yes, Trans::no, up, up), to.gq, to.gk);
+          const GivenHead given{
+              whole(h.a), capped ? whole(sloped(h)) : Tensor<float>(), h.q, capped ? h.k : keys, static_cast<float>(op_.scale), V};
+          const Tensor<float> field = product(Trans::yes, Trans::no, up, up);
+          expected_grams(given, field, to.gq, to.gk);
           gram(h.factor, V);
+          if (leans) take_out_along(given, dy.along, others, field, to.gq, to.gk);
           to.q_inner = inner(V, to.gq);
           to.k_inner = inner(V, to.gk);
           if (!turns && i >= few) return;
@@ -369,7 +380,7 @@ class Sampler {
   const Moment& v_;
   KernelDraw values_;
   Attention one_;
-  Index most_ = 0;
+  Index most_down_ = 0, most_up_ = 0;  // heads
 };
 
 }  // namespace

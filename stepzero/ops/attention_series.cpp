@@ -109,7 +109,7 @@ class Series {
         k_(k.K),
         v_(v.K),
         swing_(std::exp(k.swing) - 1),
-        noise_(k.noise - 1 / static_cast<double>(op.kv_heads * op.key_dim)),
+        noise_(k.shared_noise()),
         gain_(op.scale * op.scale * static_cast<double>(op.key_dim)) {
     double variance = 0;
     for (Index t = 0; t < tokens_; ++t) variance = std::max(variance, gain_ * q.K(t, t) * k.K(t, t));

@@ -58,6 +58,14 @@ struct Elementwise {
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
     const auto slope = [](double x) { return Phi::slope(x); };
+    Pulled up = through(p, slope);
+    feel_size(p, [](double x) { return Phi::value(x); }, slope, up.dx[0]);
+    return up;
+  }
+
+ private:
+  template <class Slope>
+  [[nodiscard]] static Pulled through(const PullDoor& p, const Slope& slope) {
     if constexpr (std::is_same_v<Phi, Relu>)
       return pull_closed(p, step_kernel);  // (4)
     else if constexpr (std::is_same_v<Phi, ReluSquared>)

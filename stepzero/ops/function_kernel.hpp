@@ -96,9 +96,22 @@ class Correlation {
   std::vector<double> inverse_;
 };
 
+// How far the cosine of two tokens is from its mean in one draw, before the channels of x are drawn. A kernel that bends is not
+// that of the mean cosine; its mean over rho - blur and rho + blur is right to the second order.
+struct Blur {
+  double noise, swing;
+  explicit Blur(const Moment& x) : noise(x.shared_noise()), swing(x.swing) {}
+  [[nodiscard]] bool none() const { return noise == 0 && swing == 0; }
+  [[nodiscard]] double operator()(double rho) const {
+    return std::min((1 - rho) * std::sqrt(noise * (1 + rho) * (1 + rho) + swing), 1 - std::abs(rho));
+  }
+};
+
 // E f(u_t) f(u_s) for all pairs, given the table of f
-inline Kernel function_kernel(const Kernel& K, const Matrix& c) {
+inline Kernel function_kernel(const Moment& x, const Matrix& c) {
+  const Kernel& K = x.K;
   const Index tokens = K.tokens();
+  const Blur blur(x);
   const Correlation correlation(K);
   Matrix by_power(c.cols(), tokens + 16);  // so that a row of the result is made by whole rows; padded
   std::fill_n(by_power.data(), by_power.size(), 0.0);
@@ -110,7 +123,7 @@ inline Kernel function_kernel(const Kernel& K, const Matrix& c) {
   Index top = c.cols();  // powers above add nothing: a smooth function, and its coefficients enter as squares
   const auto nothing = [&](Index k) {
     return std::ranges::all_of(std::span(by_power.view().row(k), static_cast<std::size_t>(tokens)),
-                               [&](double x) { return std::abs(x) <= 1e-6 * most; });
+                               [&](double c_k) { return std::abs(c_k) <= 1e-6 * most; });
   };
   while (top > 1 && nothing(top - 1)) --top;
   return Kernel::from_rows(tokens, [&](Index t, double* __restrict row) {
@@ -121,29 +134,89 @@ inline Kernel function_kernel(const Kernel& K, const Matrix& c) {
       const Index n = std::min<Index>(16, t + 1 - s0);
       std::copy_n(row + s0, n, rho);
       std::fill(rho + n, rho + 16, 0.0);
-      for (Index k = top; k-- > 0;) {
-        const double a = c(t, k);
-        const double* b = by_power.view().row(k) + s0;
-        for (Index i = 0; i < 16; ++i) sum[i] = sum[i] * rho[i] + a * b[i];
+      if (blur.none()) {
+        for (Index k = top; k-- > 0;) {
+          const double a = c(t, k);
+          const double* b = by_power.view().row(k) + s0;
+          for (Index i = 0; i < 16; ++i) sum[i] = sum[i] * rho[i] + a * b[i];
+        }
+      } else {
+        double above[16], other[16] = {};
+        for (Index i = 0; i < 16; ++i) {
+          const double by = blur(rho[i]);
+          above[i] = rho[i] + by;
+          rho[i] -= by;
+        }
+        for (Index k = top; k-- > 0;) {
+          const double a = c(t, k) / 2;
+          const double* b = by_power.view().row(k) + s0;
+          for (Index i = 0; i < 16; ++i) {
+            const double both = a * b[i];
+            sum[i] = sum[i] * rho[i] + both;
+            other[i] = other[i] * above[i] + both;
+          }
+        }
+        for (Index i = 0; i < 16; ++i) sum[i] += other[i];
       }
       std::copy_n(sum, n, row + s0);
     }
   });
 }
 
-// What f makes of the spread of the mean square, at the mean standard deviation.
+inline double mean_std(const Kernel& K) { return std::sqrt(std::max(K.trace() / static_cast<double>(K.tokens()), 0.0)); }
+
+// E f^2 at a standard deviation, and d ln E f^2 / d ln E x^2
+template <class F>
+std::pair<double, double> square_and_growth(const F& f, double std) {
+  const auto square = [&](double u) { return f(u) * f(u); };
+  const double here = expect(square, std);
+  return {here, here > 0 ? std::log(expect(square, 1.01 * std) / here) / (2 * std::log(1.01)) : 0};
+}
+
+// What f makes of the spread of the mean square and of cosines, at the mean standard deviation.
 template <class F>
 void carry_spread(const Moment& x, const F& f, Moment& y) {
-  const double std = std::sqrt(std::max(x.K.trace() / static_cast<double>(x.K.tokens()), 0.0));
-  const double square = expect([&](double u) { return f(u) * f(u); }, std);
+  const double std = mean_std(x.K);
+  const auto [square, slope] = square_and_growth(f, std);
   if (!(square > 0)) return;
   const double fourth = expect([&](double u) { return f(u) * f(u) * f(u) * f(u); }, std);
-  const double near = expect([&](double u) { return f(u) * f(u); }, 1.01 * std);
-  const double slope = std::log(near / square) / (2 * std::log(1.01));  // d ln E f^2 / d ln E x^2
   y.drift = slope * slope * x.drift;
   y.token_drift = slope * slope * x.token_drift;
   y.lone = slope * slope * x.lone;
   y.sampling = fourth / (square * square) - 1;
+  // a cosine rho becomes kappa(rho): what it is off by in one draw goes with the slope of kappa, and is smaller where kappa is large
+  const std::vector<double> c = hermite_row(f, std);
+  const double rho = std::clamp(x.K.mean_cosine(), 0.0, 0.999);
+  double kappa = 0, rise = 0;
+  for (std::size_t k = c.size(); k-- > 0;) {
+    rise = rise * rho + kappa;
+    kappa = kappa * rho + c[k] * c[k];
+  }
+  const double apart = kappa < square ? rise * (1 - rho) / (square - kappa) : 1;
+  const double pair = apart * (1 + rho) * square / (square + kappa);
+  y.noise = pair * pair * x.shared_noise() + (x.noise - x.shared_noise());
+  y.swing = apart * apart * x.swing;
+}
+
+// Where f(x) came out large in one draw a norm behind it has made the gradient small (damp), and taken out what lies along
+// f(x) (along); f'(x) may be large there.
+template <class F, class Slope>
+void feel_size(const PullDoor& p, const F& f, const Slope& slope, Adjoint& dx) {
+  if (p.dy.damp == 0 && p.dy.along == 1) return;
+  const Moment& x = *p.x[0];
+  const double std = mean_std(x.K);
+  const auto [square, growth] = square_and_growth(f, std);
+  const auto [steep, steepening] = square_and_growth(slope, std);
+  if (!(square > 0 && steep > 0)) return;
+  const double both = expect([&](double u) { return f(u) * f(u) * slope(u) * slope(u); }, std) / (square * steep) - 1;
+  const double n = static_cast<double>(std::max<Index>(x.width, 1));
+  dx.G = dx.G.scaled(1 - p.dy.damp * growth * steepening * x.token_drift - (p.dy.damp + 1 - p.dy.along) * both / n);
+  dx.damp = p.dy.damp * growth - steepening;
+  // <dx, x> = <dy, f'(x) x>, and dy has less along f(x)
+  const auto radial = [&](double u) { return slope(u) * u; };
+  const double radials = expect([&](double u) { return radial(u) * radial(u); }, std);
+  const double meet = expect([&](double u) { return f(u) * radial(u); }, std);
+  dx.along = (radials - (1 - p.dy.along) * meet * meet / square) / (steep * std * std);
 }
 
 template <class F>
@@ -151,17 +224,15 @@ Moment push_function(const PushDoor& p, const F& f) {
   const Moment& x = *p.x[0];
   Moment y;
   const Matrix c = hermite_table(x.K, f);
-  y.K = function_kernel(x.K, c);
+  y.K = function_kernel(x, c);
   for (Index t = 0; t < p.batch.tokens(); ++t) y.mean.push_back(c(t, 0));  // h_0 = 1
-  y.noise = x.noise;
-  y.swing = x.swing;
   carry_spread(x, f, y);
   return y;
 }
 
 template <class F>
 Pulled pull_function(const PullDoor& p, const F& slope) {
-  const Kernel E = function_kernel(p.x[0]->K, hermite_table(p.x[0]->K, slope));
+  const Kernel E = function_kernel(*p.x[0], hermite_table(p.x[0]->K, slope));
   return {{{Kernel::from(p.batch.tokens(), [&](Index t, Index s) { return p.dy.G(t, s) * E(t, s); })}}, {}};
 }
 
@@ -193,42 +264,53 @@ inline double relu_mean(double variance) { return std::sqrt(variance / (2 * std:
 inline double relu_squared_mean(double variance) { return variance / 2; }
 inline double leaky_relu_mean(double variance) { return (1 - LeakyRelu::leak) * relu_mean(variance); }
 
+// of all pairs
+using ClosedForm = double (*)(double, double, double);
+inline Kernel closed_kernel(const Moment& x, ClosedForm kernel) {
+  const Kernel& K = x.K;
+  const Blur blur(x);
+  return Kernel::from(K.tokens(), [&](Index t, Index s) {
+    const double a = K(t, t), b = K(s, s), c = K(t, s), size = std::sqrt(a * b);
+    if (t == s || blur.none() || !(size > 0)) return kernel(a, b, c);
+    const double by = size * blur(std::clamp(c / size, -1.0, 1.0));
+    return (kernel(a, b, c - by) + kernel(a, b, c + by)) / 2;
+  });
+}
+
 template <class F>
-Moment push_closed(const PushDoor& p, const F& f, double (*kernel)(double, double, double), double (*mean)(double)) {
+Moment push_closed(const PushDoor& p, const F& f, ClosedForm kernel, double (*mean)(double)) {
   const Kernel& K = p.x[0]->K;
   Moment y;
-  y.K = Kernel::from(K.tokens(), [&](Index t, Index s) { return kernel(K(t, t), K(s, s), K(t, s)); });
+  y.K = closed_kernel(*p.x[0], kernel);
   y.mean.resize(static_cast<std::size_t>(K.tokens()));
   for (Index t = 0; t < K.tokens(); ++t) y.mean[static_cast<std::size_t>(t)] = mean(K(t, t));
-  y.noise = p.x[0]->noise;
-  y.swing = p.x[0]->swing;
   carry_spread(*p.x[0], f, y);
   return y;
 }
 
-inline Pulled pull_closed(const PullDoor& p, double (*slope)(double, double, double)) {
-  const Kernel& K = p.x[0]->K;
-  return {{{Kernel::from(K.tokens(), [&](Index t, Index s) { return p.dy.G(t, s) * slope(K(t, t), K(s, s), K(t, s)); })}}, {}};
+inline Pulled pull_closed(const PullDoor& p, ClosedForm slope) {
+  const Kernel E = closed_kernel(*p.x[0], slope);
+  return {{{Kernel::from(E.tokens(), [&](Index t, Index s) { return p.dy.G(t, s) * E(t, s); })}}, {}};
 }
 
 // For f near a function g of closed form, which has the same kink: the closed form, and the difference by the cut sums.
 template <class F, class G>
-Moment push_near(const PushDoor& p, const F& f, const G& g, double (*closed)(double, double, double)) {
+Moment push_near(const PushDoor& p, const F& f, const G& g, ClosedForm closed) {
   Moment y = push_function(p, f);
   const Kernel& K = p.x[0]->K;
-  const Kernel R = function_kernel(K, hermite_table(K, g));
-  y.K = Kernel::from(K.tokens(), [&](Index t, Index s) { return y.K(t, s) + closed(K(t, t), K(s, s), K(t, s)) - R(t, s); });
+  const Kernel C = closed_kernel(*p.x[0], closed);
+  const Kernel R = function_kernel(*p.x[0], hermite_table(K, g));
+  y.K = Kernel::from(K.tokens(), [&](Index t, Index s) { return y.K(t, s) + C(t, s) - R(t, s); });
   return y;
 }
 
 template <class F, class G>
-Pulled pull_near(const PullDoor& p, const F& slope, const G& g, double (*closed)(double, double, double)) {
+Pulled pull_near(const PullDoor& p, const F& slope, const G& g, ClosedForm closed) {
   const Kernel& K = p.x[0]->K;
-  const Kernel E = function_kernel(K, hermite_table(K, slope));
-  const Kernel R = function_kernel(K, hermite_table(K, g));
-  return {{{Kernel::from(K.tokens(),
-                         [&](Index t, Index s) { return p.dy.G(t, s) * (E(t, s) + closed(K(t, t), K(s, s), K(t, s)) - R(t, s)); })}},
-          {}};
+  const Kernel C = closed_kernel(*p.x[0], closed);
+  const Kernel E = function_kernel(*p.x[0], hermite_table(K, slope));
+  const Kernel R = function_kernel(*p.x[0], hermite_table(K, g));
+  return {{{Kernel::from(K.tokens(), [&](Index t, Index s) { return p.dy.G(t, s) * (E(t, s) + C(t, s) - R(t, s)); })}}, {}};
 }
 
 }  // namespace stepzero

@@ -5,6 +5,7 @@
 //     up     G[t,s] = E <d_t, d_s>           summed over channels, d = dLoss/dx
 //
 // over the draw of the parameters, for the tokens that are really there.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -64,6 +65,8 @@ struct Moment {
   [[nodiscard]] double shrink(Index channels) const { return drift + (sampling - along) / static_cast<double>(channels); }
   // E (u_t u_s)^(-1/2) for sizes u that vary on their own: how much larger a cosine is than that of the mean kernel
   [[nodiscard]] double lift() const { return lone != 0 ? std::pow(1 + lone, 0.75) : 1; }
+  // the noise of what the channels are drawn from: a mean over the channels feels no other
+  [[nodiscard]] double shared_noise() const { return width > 0 ? std::max(0.0, noise - 1 / static_cast<double>(width)) : 0; }
   [[nodiscard]] double own_sampling() const { return width > 0 ? sampling / static_cast<double>(width) : 0; }
   [[nodiscard]] double mean_at(Index t) const { return mean.empty() ? 0 : mean[static_cast<std::size_t>(t)]; }
   [[nodiscard]] double own_at(Index t) const { return own.empty() ? 0 : own[static_cast<std::size_t>(t)]; }

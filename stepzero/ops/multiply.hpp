@@ -43,7 +43,7 @@ struct Multiply {
     const Moment &a = *p.x[0], &b = *p.x[1];
     const Correlation cosine(b.K);
     // a and b come from one input: its kernel's noise moves both the same way, which lifts the product of two tokens
-    const double shared = std::max(0.0, b.noise - 1 / static_cast<double>(width));
+    const double shared = b.shared_noise();
     y.K = Kernel::from(tokens, [&](Index t, Index s) {
       const double product = a.K(t, s) * b.K(t, s);  // (4)
       if (t == s) return product;
@@ -53,21 +53,32 @@ struct Multiply {
     });
     y.mean.resize(static_cast<std::size_t>(tokens));
     for (Index t = 0; t < tokens; ++t) y.mean[static_cast<std::size_t>(t)] = a.mean_at(t) * b.mean_at(t);
-    const double together = std::sqrt(a.drift) + std::sqrt(b.drift);
-    y.drift = together * together;
+    const double drift = std::sqrt(a.drift) + std::sqrt(b.drift);
+    y.drift = drift * drift;
     const double at_token = std::sqrt(a.token_drift) + std::sqrt(b.token_drift);
     y.token_drift = at_token * at_token;
     y.sampling = (1 + a.sampling) * (1 + b.sampling) - 1;
-    y.noise = std::max(a.noise, b.noise) + 1 / static_cast<double>(width);
+    // a cosine is the product of the two: what both are off by adds up
+    const double rho_a = std::clamp(a.K.mean_cosine(), 0.0, 0.999), rho_b = std::clamp(b.K.mean_cosine(), 0.0, 0.999);
+    const double off = rho_b * (1 - rho_a * rho_a) * std::sqrt(a.shared_noise()) + rho_a * (1 - rho_b * rho_b) * std::sqrt(shared);
+    const double unit = 1 - rho_a * rho_b * rho_a * rho_b;
+    y.noise = off * off / (unit * unit) + 1 / static_cast<double>(width);
     y.swing = std::max(a.swing, b.swing);
     return y;
   }
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
-    const auto through = [&](const Moment& other) {
-      return Adjoint{Kernel::from(p.batch.tokens(), [&](Index t, Index s) { return other.K(t, s) * p.dy.G(t, s); })};
+    const Moment &a = *p.x[0], &b = *p.x[1];
+    const double damp = p.dy.damp, across = 1 - p.dy.along;
+    const auto through = [&](const Moment& mine, const Moment& other) {
+      // where y came out large in one draw, a norm behind has made the gradient small, and taken out what lies along y
+      const double less = damp * std::sqrt(other.token_drift * p.y.token_drift) + (damp + across) * other.own_sampling();
+      // G ~ |other|^2 |y|^(-2 damp), and the sizes of both go with mine
+      const double follows = mine.token_drift > 0 ? std::sqrt(other.token_drift / mine.token_drift) : 0;
+      const Kernel G = Kernel::from(p.batch.tokens(), [&](Index t, Index s) { return other.K(t, s) * p.dy.G(t, s); });
+      return Adjoint{.G = G.scaled(1 - less), .along = p.dy.along, .damp = damp * (1 + follows) - follows};
     };
-    return {{through(*p.x[1]), through(*p.x[0])}, {}};  // (5)
+    return {{through(a, b), through(b, a)}, {}};  // (5)
   }
 
  private:

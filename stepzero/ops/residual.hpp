@@ -59,12 +59,14 @@ struct Residual {
       y.own[static_cast<std::size_t>(t)] = skip_scale * x.own_at(t) + branch_scale * f.own_at(t);
     }
     // the branch is made of the stream: what the stream's kernel is off by, the branch's is too. What the branch adds of its
-    // own and the product of the two are fresh: (K + F)^2 noise = (K + F)^2 noise_x + F^2 (noise_f - noise_x) + 2 K F / n
+    // own and the product of the two are fresh: (K + F)^2 noise = (K noise_x^1/2 + F same^1/2)^2 + F^2 (noise_f - same) + 2 K F / n,
+    // same the lesser of the two
     const double k = a * spread(x.K);
     const double g = b * spread(f.K);
     const double total = (k + g) * (k + g);
-    const double fresh = g * g * std::max(f.noise - x.noise, 0.0) + 2 * k * g / static_cast<double>(width);
-    y.noise = x.noise + (total > 0 ? fresh / total : 0);
+    const double same = std::min(f.noise, x.noise), both = k * std::sqrt(x.noise) + g * std::sqrt(same);
+    const double fresh = g * g * (f.noise - same) + 2 * k * g / static_cast<double>(width);
+    y.noise = total > 0 ? (both * both + fresh) / total : x.noise;
     y.swing = x.swing + (total > 0 ? g * g * std::max(f.swing - x.swing, 0.0) / total : 0);
     const double share = a * x.K.trace() / std::max(y.K.trace(), 1e-300);
     if (k + g > 0) y.along = (k * (share * x.along + 1 - share) + g * ((1 - share) * f.along + share)) / (k + g);

@@ -18,9 +18,9 @@ Tensor<float> normals(std::mt19937& bits, Index rows, Index cols) {
   return out;
 }
 
-class ExpectedGrams : public testing::TestWithParam<bool> {};
+class DrawnGrams : public testing::TestWithParam<bool> {};
 
-TEST_P(ExpectedGrams, AreTheMeanOfDrawnOnes) {
+TEST_P(DrawnGrams, AreTheMeanOfDrawnOnes) {
   constexpr Index n = 6, dk = 3, rank = 4;
   constexpr int draws = 60000;
   std::mt19937 bits(5);
@@ -96,7 +96,60 @@ TEST_P(ExpectedGrams, AreTheMeanOfDrawnOnes) {
   compare(gk, sum_k);
 }
 
-INSTANTIATE_TEST_SUITE_P(SoftcapOrNot, ExpectedGrams, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(SoftcapOrNot, DrawnGrams, testing::Bool());
+
+// A gradient with nothing along the output of all heads together: this one's and what the others put out.
+TEST(ExpectedGrams, LoseWhatLiesAlongTheOutput) {
+  constexpr Index n = 5, dk = 3;
+  constexpr int draws = 40000;
+  constexpr float scale = 0.7F;
+  std::mt19937 bits(7);
+  std::normal_distribution<float> normal;
+  const Tensor<float> q = normals(bits, n, dk), k = normals(bits, n, dk), F = normals(bits, n, dk);
+  Tensor<float> a(n, n), copy(n, n), G(n, n), gq(n, n), gk(n, n);
+  for (Index t = 0; t < n; ++t) {
+    float sum = 0;
+    for (Index j = 0; j < n; ++j) sum += a(t, j) = std::exp(2 * std::sin(static_cast<float>(3 * t + 7 * j)));
+    for (Index j = 0; j < n; ++j) a(t, j) /= sum;
+    for (Index j = 0; j < n; ++j) G(t, j) = t == j ? 1.0F + static_cast<float>(t) : 0;
+  }
+  std::copy_n(a.data(), a.size(), copy.data());
+  const std::vector<double> others = {0.0, 0.1, 0.5, 1.0, 4.0};
+  const Tensor<float> V = product(Trans::no, Trans::yes, F, F), o = product(Trans::no, Trans::no, a, F);
+  const GivenHead head{std::move(copy), {}, q, k, scale, V};
+  expected_grams(head, G, gq, gk);
+  const float before = gq(0, 0);
+  take_out_along(head, 0, others, G, gq, gk);
+  EXPECT_LT(gq(0, 0), 0.9F * before);
+
+  std::vector<double> sum_q(n, 0.0), sum_k(n, 0.0);
+  for (int i = 0; i < draws; ++i) {
+    Tensor<float> d = normals(bits, n, dk);
+    for (Index t = 0; t < n; ++t) {
+      const auto rest = static_cast<float>(std::sqrt(others[static_cast<std::size_t>(t)])) * normal(bits);
+      float along = rest, size = static_cast<float>(others[static_cast<std::size_t>(t)]);
+      for (Index c = 0; c < dk; ++c) along += d(t, c) * o(t, c), size += o(t, c) * o(t, c);
+      for (Index c = 0; c < dk; ++c) d(t, c) = std::sqrt(G(t, t)) * (d(t, c) - along / size * o(t, c));
+    }
+    Tensor<float> score = product(Trans::no, Trans::yes, d, F);
+    for (Index t = 0; t < n; ++t) {
+      float mean = 0;
+      for (Index j = 0; j < n; ++j) mean += a(t, j) * score(t, j);
+      for (Index j = 0; j < n; ++j) score(t, j) = scale * a(t, j) * (score(t, j) - mean);
+    }
+    const Tensor<float> dq = product(Trans::no, Trans::no, score, k), dk_ = product(Trans::yes, Trans::no, score, q);
+    for (Index t = 0; t < n; ++t) {
+      for (Index c = 0; c < dk; ++c) {
+        sum_q[static_cast<std::size_t>(t)] += static_cast<double>(dq(t, c) * dq(t, c)) / draws;
+        sum_k[static_cast<std::size_t>(t)] += static_cast<double>(dk_(t, c) * dk_(t, c)) / draws;
+      }
+    }
+  }
+  for (Index t = 0; t < n; ++t) {
+    EXPECT_NEAR(static_cast<double>(gq(t, t)) / sum_q[static_cast<std::size_t>(t)], 1, 0.03) << t;
+    EXPECT_NEAR(static_cast<double>(gk(t, t)) / sum_k[static_cast<std::size_t>(t)], 1, 0.03) << t;
+  }
+}
 
 }  // namespace
 }  // namespace stepzero

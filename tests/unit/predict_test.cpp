@@ -235,7 +235,8 @@ TEST(Predict, CosineThroughManyNorms) {
 
 // Sharp attention of few heads. The size of a token that a norm has fixed does not vary in the heads that are drawn (else the
 // mix is 3 % too large); one that the heads decide varies on its own (else the cosine is 0.01 too small); and the norm behind
-// divides the gradient where the weights were sharp (else that of v is 5 % too large beside the mix's).
+// divides the gradient where the weights were sharp (else that of v is 5 % too large beside the mix's), and leaves it nothing
+// along the token (else those of q and k are 6 % too large).
 TEST(Predict, SharpAttentionOfFewHeads) {
   const Signal s = both(model({"layers=2", "width=256", "ffn=1024", "norm=layernorm", "gated=false", "activation=relu", "rotary=0",
                                "causal=false", "bias=true", "position=learned"},
@@ -247,6 +248,20 @@ TEST(Predict, SharpAttentionOfFewHeads) {
   EXPECT_NEAR(*mix.forward.token_cosine.predicted, *mix.forward.token_cosine.measured, 0.005);
   const double value = off(v.backward.second_moment) - off(mix.backward.second_moment);
   EXPECT_TRUE(value > -0.06 && value < 0.02) << value;
+  for (const char* side : {"blocks.0.attn.q", "blocks.0.attn.k"}) {
+    EXPECT_NEAR(off(node(s, side).backward.second_moment) - off(mix.backward.second_moment), 0, 0.03) << side;
+  }
+}
+
+// A norm behind a gated feed-forward with none before it: the gradient is small where the product came out large (else those of
+// gate and up are 17 % too large beside the product's, and their weights' 20 %).
+TEST(Predict, GradientKnowsTheSize) {
+  const Signal s = both(model({"layers=1", "width=64", "ffn=128", "norm_placement=branch"}, "distinct", 4), "xavier-normal", 400);
+  const auto off = [](const Value& v) { return *v.predicted / *v.measured - 1; };
+  const double product = off(node(s, "blocks.0.ffn.product").backward.second_moment);
+  for (const char* side : {"blocks.0.ffn.gate", "blocks.0.ffn.up"}) {
+    EXPECT_NEAR(off(node(s, side).backward.second_moment) - product, 0, 0.06) << side;
+  }
 }
 
 // What the spread is for: one measured run is judged by it.
