@@ -24,6 +24,12 @@ struct Rotary;
 enum class Grade : std::uint8_t { exact, large_width, approximate, sampled };
 const char* to_string(Grade grade);
 
+// Heads of two parts: the last `channels` of each have a kernel of their own (latent attention).
+struct Tail {
+  Index channels = 0;
+  Kernel K;  // before a rotation
+};
+
 struct AttentionSummary {
   double score_variance = 0;  // over all heads, queries and visible keys
   double mean_score = 0;
@@ -54,6 +60,7 @@ struct Moment {
   std::optional<Kernel> before_heads;  // kernel before a norm of heads or a rotation
   bool unit_heads = false;             // each head was put on a sphere
   const Rotary* rotary = nullptr;
+  std::optional<Tail> tail;
   std::optional<AttentionSummary> attention;
   AttentionSummary attention_spread;  // standard deviation of the same in one draw
   std::shared_ptr<const void> keep;   // what push leaves for the pull of the same op; empty: it is made again
@@ -73,6 +80,7 @@ struct Moment {
 struct Adjoint {
   Kernel G;
   std::optional<Kernel> before_rotary = std::nullopt;  // of the same heads before they turned, where an attention knows it exactly
+  std::optional<Kernel> tail = std::nullopt;  // what of G belongs to the heads' tails, before they turned, where an attention knows it
   std::vector<double> radial =
       {};                  // E<d_t, x_t>: what the gradient has along the token itself; empty: 0. Products keep it, norms absorb it
   double along = 1;        // the share of the gradient's square along its own token, times the width: 1 at random, 0 behind a norm

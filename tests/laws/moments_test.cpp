@@ -28,6 +28,8 @@ Batch small_batch() {
   batch.ids = {3, 1, 3, 1, 5, 9};
   batch.targets = {1, 3, 1, 5, 9, 2};
   batch.seed = 7;
+  batch.encoder_ids = {2, 2, 7, 1, 8, 2};
+  for (int i = 0; i < 2 * 3 * 4 * 4; ++i) batch.pixels.push_back(static_cast<float>(i * 37 % 101) / 50 - 1);
   return batch;
 }
 
@@ -120,8 +122,9 @@ Tally run_case(const Case& c, int draws, std::uint64_t seed) {
           x_moments.push_back(&moments[i]);
         }
         std::vector<Law> laws;
+        const bool centred = std::is_same_v<std::decay_t<decltype(op)>, PatchEmbedding>;  // as it assumes of its vectors too
         for (const ParamShape& shape : op.params()) {
-          laws.push_back(shape.rows > 1 ? Law{0, 1 / static_cast<double>(shape.fan_in)} : Law{1, 0.3});
+          laws.push_back(shape.rows > 1 ? Law{0, 1 / static_cast<double>(shape.fan_in)} : Law{centred ? 0.0 : 1.0, 0.3});
         }
         const Moment y_moment = op.push({batch, x_moments, laws});
         const Adjoint up{
@@ -160,13 +163,15 @@ Tally run_case(const Case& c, int draws, std::uint64_t seed) {
           for (std::size_t i = 0; i < dx.size(); ++i) {
             const Kernel Gx = gram(dx[i], 1);
             tally.add(fmt::format("pull, input {}, tokens", i), diagonal(Gx), diagonal(pulled.dx[i].G));
-            // the pairs' gradients of a loss nearly cancel: a sum of its own size
-            tally.add(fmt::format("pull, input {}, all", i), loss ? Gx.sum() : rest(Gx),
-                      loss ? pulled.dx[i].G.sum() : rest(pulled.dx[i].G));
+            // the pairs' gradients of a loss or of a router nearly cancel: a sum of its own size
+            const bool cancel = loss || (i == 1 && std::is_same_v<std::decay_t<decltype(op)>, Experts>);
+            tally.add(fmt::format("pull, input {}, all", i), cancel ? Gx.sum() : rest(Gx),
+                      cancel ? pulled.dx[i].G.sum() : rest(pulled.dx[i].G));
           }
           for (std::size_t i = 0; i < dtheta.size(); ++i) {
             double squares = 0;
             for (Index j = 0; j < dtheta[i].size(); ++j) squares += dtheta[i].data()[j] * dtheta[i].data()[j];
+            if (squares == 0 && pulled.dtheta[i] == 0) continue;  // what only a choice sees has no gradient
             tally.add(fmt::format("pull, parameter {}", i), squares, pulled.dtheta[i]);
           }
           tally.end_draw();
@@ -180,6 +185,8 @@ Tally run_case(const Case& c, int draws, std::uint64_t seed) {
 std::vector<Case> cases(Index n) {
   std::vector<Case> list = {
       {"tokens", TokenEmbedding{.vocab = 11, .width = n}, {}},
+      {"tokens-encoder", TokenEmbedding{.vocab = 11, .width = n, .encoder = true}, {}},
+      {"patches", PatchEmbedding{.side = 4, .patch = 2, .colours = 3, .width = n}, {}},
       {"learned", LearnedPosition{.positions = 4, .width = n}, {n}},
       {"learned-constant", LearnedPosition{.positions = 2, .width = n, .constant = true}, {n}},
       {"sinusoidal", SinusoidalPosition{.width = n}, {n}},
@@ -210,6 +217,29 @@ std::vector<Case> cases(Index n) {
        {2 * n, 2 * n, 2 * n},
        1,
        6},
+      {"attention-relative",
+       Attention{.heads = 2,
+                 .kv_heads = 2,
+                 .key_dim = n,
+                 .value_dim = n,
+                 .scale = 1 / std::sqrt(static_cast<double>(n)),
+                 .causal = false,
+                 .buckets = 6,
+                 .farthest = 4},
+       {2 * n, 2 * n, 2 * n},
+       1,
+       6},
+      {"attention-cross",
+       Attention{.heads = 2,
+                 .kv_heads = 2,
+                 .key_dim = n,
+                 .value_dim = n,
+                 .scale = 1 / std::sqrt(static_cast<double>(n)),
+                 .causal = false,
+                 .cross = true},
+       {2 * n, 2 * n, 2 * n},
+       1,
+       6},
       {"dropout", Dropout{.width = n, .p = 0.3, .node = 2}, {n}},
       {"residual", Residual{.width = n, .skip_scale = 1.7, .branch_scale = 0.3}, {n, n}},
       {"scale", Scale{.width = n, .factor = 2.5}, {n}},
@@ -217,6 +247,27 @@ std::vector<Case> cases(Index n) {
       {"gain-one", Gain{.width = n, .one = true}, {n}, 1, 24},  // one number is all that is drawn of it
       {"softcap", Softcap{.width = n, .cap = 1.3}, {n}},
       {"clip", Clip{.width = n, .most = 1.1}, {n}},
+      {"join", Join{.heads = 2, .own = n, .shared = n / 2}, {2 * n, n / 2}},
+      {"experts",
+       Experts{.width = 4 * n, .ffn = 2 * n, .routing = {.experts = 4, .chosen = 2}, .act = Elementwise<Silu>{.width = 2 * n}},
+       {4 * n, 4},
+       1,
+       6},
+      {"experts-corrected",
+       Experts{.width = 4 * n,
+               .ffn = 2 * n,
+               .routing = {.experts = 8,
+                           .chosen = 2,
+                           .sigmoid = true,
+                           .factor = 2.5,
+                           .groups = 4,
+                           .kept_groups = 2,
+                           .group_best = 2,
+                           .corrected = true},
+               .act = Elementwise<Silu>{.width = 2 * n}},
+       {4 * n, 8},
+       1,
+       8},
       {"cross-entropy", CrossEntropy{.vocab = 16 * n}, {16 * n}, 0.5},
   };
   const auto add = [&]<class... Ops>(const std::variant<Ops...>*) {
