@@ -19,10 +19,19 @@ Tensor<float> node_normals(std::uint64_t place, const char* name, Index draw, In
   return z;
 }
 
-Tensor<float> product(Trans ta, const Tensor<float>& a, const Tensor<float>& b) {
-  Tensor<float> out(ta == Trans::no ? a.rows() : a.cols(), b.cols());
-  gemm(ta, Trans::no, 1.0F, View<const float>(a), View<const float>(b), 0.0F, out.view());
+Tensor<float> product(Trans ta, Trans tb, const Tensor<float>& a, const Tensor<float>& b) {
+  Tensor<float> out(ta == Trans::no ? a.rows() : a.cols(), tb == Trans::no ? b.cols() : b.rows());
+  gemm(ta, tb, 1.0F, View<const float>(a), View<const float>(b), 0.0F, out.view());
   return out;
+}
+
+std::vector<float> mean_token(View<const float> x) {
+  std::vector<float> mean(static_cast<std::size_t>(x.cols), 0.0F);
+  for (Index t = 0; t < x.rows; ++t) {
+    for (Index c = 0; c < x.cols; ++c) mean[c] += x(t, c);
+  }
+  for (float& m : mean) m /= static_cast<float>(x.rows);
+  return mean;
 }
 
 KernelDraw::KernelDraw(const Moment& x, double noise, Index length, std::uint64_t place)
@@ -58,7 +67,7 @@ Tensor<float> KernelDraw::sample(Index i) const {
     b(t, t) = static_cast<float>(std::sqrt(degrees * cube * cube * cube));
     for (Index s = t + 1; s < tokens; ++s) b(t, s) = 0;
   }
-  Tensor<float> out = product(Trans::yes, mean_root_, b);
+  Tensor<float> out = product(Trans::yes, Trans::no, mean_root_, b);
   const auto norm = static_cast<float>(1 / std::sqrt(thin ? static_cast<double>(columns) : channels_));
   for (Index j = 0; j < out.size(); ++j) out.data()[j] *= norm;
   return out;
@@ -82,11 +91,9 @@ void KernelDraw::swing(Tensor<float>& root, Index i) const {
   const auto size = static_cast<float>(std::exp(std::sqrt(x_.swing) * z / 2 - x_.swing / 4));
   for (Index t0 = 0; t0 < root.rows(); t0 += length_) {
     const View<float> x = root.view().slice(t0, length_);
-    for (Index c = 0; c < x.cols; ++c) {
-      float mean = 0;
-      for (Index t = 0; t < x.rows; ++t) mean += x(t, c);
-      mean /= static_cast<float>(x.rows);
-      for (Index t = 0; t < x.rows; ++t) x(t, c) = mean + size * (x(t, c) - mean);
+    const std::vector<float> mean = mean_token(x);
+    for (Index t = 0; t < x.rows; ++t) {
+      for (Index c = 0; c < x.cols; ++c) x(t, c) = mean[c] + size * (x(t, c) - mean[c]);
     }
   }
 }

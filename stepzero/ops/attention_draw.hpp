@@ -2,6 +2,7 @@
 // Kernels as single draws of a model show them: they differ from the mean kernel, like a sample covariance of as many
 // channels as the wire's noise stands for.
 #include <cstdint>
+#include <vector>
 
 #include "stepzero/core/view.hpp"
 #include "stepzero/kernels/gemm.hpp"
@@ -12,7 +13,10 @@ namespace stepzero {
 // Numbers of N(0, 1) from the stream of a node, which its place in the graph names.
 Tensor<float> node_normals(std::uint64_t place, const char* name, Index draw, Index rows, Index columns);
 
-Tensor<float> product(Trans ta, const Tensor<float>& a, const Tensor<float>& b);
+Tensor<float> product(Trans ta, Trans tb, const Tensor<float>& a, const Tensor<float>& b);
+
+// The mean over the tokens of x, channel by channel.
+std::vector<float> mean_token(View<const float> x);
 
 class KernelDraw {
  public:

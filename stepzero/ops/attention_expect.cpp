@@ -1,18 +1,12 @@
 #include "stepzero/ops/attention_expect.hpp"
 
-#include "stepzero/kernels/gemm.hpp"
+#include "stepzero/ops/attention_draw.hpp"
 
 namespace stepzero {
 
 namespace {
 
 using Square = Tensor<float>;
-
-Square times(Trans ta, Trans tb, const Square& a, const Square& b) {
-  Square out(ta == Trans::no ? a.rows() : a.cols(), tb == Trans::no ? b.cols() : b.rows());
-  gemm(ta, tb, 1.0F, a.view(), b.view(), 0.0F, out.view());
-  return out;
-}
 
 // f(i) for every entry
 template <class F>
@@ -31,22 +25,22 @@ void expected_grams(const GivenHead& head, const Square& G, Square& gq, Square& 
   const float c = head.scale * head.scale;
   const Square &A = head.a, &B = head.b.size() > 0 ? head.b : head.a, &V = head.V;
   // (P_t V P_s')_jl = b_tj b_sl (V_jl - (V a_s)_j - (V a_t)_l + a_t' V a_s)
-  const Square K = times(no, yes, head.k, head.k);
-  const Square VA = times(no, yes, V, A), KB = times(no, yes, K, B);  // column s: V a_s, K b_s
-  const Square AVA = times(no, no, A, VA), BKB = times(no, no, B, KB);
-  const Square both = times(no, yes, entries(n, [v = V.data(), k = K.data()](Index i) { return v[i] * k[i]; }), B);
+  const Square K = product(no, yes, head.k, head.k);
+  const Square VA = product(no, yes, V, A), KB = product(no, yes, K, B);  // column s: V a_s, K b_s
+  const Square AVA = product(no, no, A, VA), BKB = product(no, no, B, KB);
+  const Square both = product(no, yes, entries(n, [v = V.data(), k = K.data()](Index i) { return v[i] * k[i]; }), B);
   const Square half =
-      times(no, no, B, entries(n, [x = both.data(), v = VA.data(), k = KB.data()](Index i) { return x[i] / 2 - v[i] * k[i]; }));
+      product(no, no, B, entries(n, [x = both.data(), v = VA.data(), k = KB.data()](Index i) { return x[i] / 2 - v[i] * k[i]; }));
   for (Index t = 0; t < n; ++t) {
     for (Index s = 0; s < n; ++s) gq(t, s) = c * G(t, s) * (half(t, s) + half(s, t) + AVA(t, s) * BKB(t, s));
   }
-  const Square Q = times(no, yes, head.q, head.q);
+  const Square Q = product(no, yes, head.q, head.q);
   const Square H = entries(n, [q = Q.data(), g = G.data()](Index i) { return q[i] * g[i]; });
-  const Square BH = times(yes, no, B, H);
-  const Square seen = times(no, no, BH, B);
-  const Square means = times(yes, no, B, entries(n, [h = H.data(), v = AVA.data()](Index i) { return h[i] * v[i]; }));
+  const Square BH = product(yes, no, B, H);
+  const Square seen = product(no, no, BH, B);
+  const Square means = product(yes, no, B, entries(n, [h = H.data(), v = AVA.data()](Index i) { return h[i] * v[i]; }));
   const Square rest =
-      times(no, no, entries(n, [m = means.data(), h = BH.data(), v = VA.data()](Index i) { return m[i] / 2 - h[i] * v[i]; }), B);
+      product(no, no, entries(n, [m = means.data(), h = BH.data(), v = VA.data()](Index i) { return m[i] / 2 - h[i] * v[i]; }), B);
   for (Index j = 0; j < n; ++j) {
     for (Index l = 0; l < n; ++l) gk(j, l) = c * (V(j, l) * seen(j, l) + rest(j, l) + rest(l, j));
   }

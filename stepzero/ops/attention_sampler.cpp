@@ -208,7 +208,7 @@ class Sampler {
           const Tensor<float> keys = capped ? Tensor<float>() : centred(h.k, batch_);
           expected_grams({whole(h.a, batch_), capped ? whole(by_entry(h.a, h.slope), batch_) : Tensor<float>(), h.q, capped ? h.k : keys,
                           static_cast<float>(op_.scale), V},
-                         product(Trans::yes, up, up), to.gq, to.gk);
+                         product(Trans::yes, Trans::no, up, up), to.gq, to.gk);
           gram(h.factor, V);
           Tensor<float> Q = square();
           gram(h.query_factor(), Q);
@@ -272,6 +272,7 @@ class Sampler {
   [[nodiscard]] View<float> rows(Tensor<float>& x, Index b) const { return x.view().slice(b * batch_.length, batch_.length); }
   static float* slope_row(Head& h, Index t) { return h.slope.rows() > 0 ? h.slope.view().row(t) : nullptr; }
   static const float* slope_row(const Head& h, Index t) { return h.slope.rows() > 0 ? h.slope.view().row(t) : nullptr; }
+
   [[nodiscard]] Tensor<float> normals(Index n, Index columns, const char* name, Index i) const {
     return node_normals(draws_.place, name, i, n, columns);
   }
@@ -279,7 +280,7 @@ class Sampler {
   // A head of q or k: the kernel drawn for `from` scaled token by token to theirs, then the norm and the rotation the model has.
   [[nodiscard]] Tensor<float> draw_side(const Tensor<float>& factor, const Moment& from, const Moment& m, const char* name, Index i) const {
     const Index dk = op_.key_dim;
-    Tensor<float> x = product(Trans::no, factor, normals(factor.cols(), dk, name, i));
+    Tensor<float> x = product(Trans::no, Trans::no, factor, normals(factor.cols(), dk, name, i));
     const Kernel& base = m.before_heads ? *m.before_heads : m.K;
     const Index tail = m.tail ? m.tail->channels : 0;
     for (Index t = 0; t < tokens_; ++t) {
@@ -345,7 +346,7 @@ class Sampler {
   };
 
   [[nodiscard]] Sides to_scores(const Head& h, const Tensor<float>& up, Index i) const {
-    const Tensor<float> dy = product(Trans::yes, up, normals(tokens_, h.factor.cols(), "dy", i));
+    const Tensor<float> dy = product(Trans::yes, Trans::no, up, normals(tokens_, h.factor.cols(), "dy", i));
     Tensor<float> d(tokens_, batch_.length);
     Sides out{Tensor<float>(tokens_, op_.key_dim), Tensor<float>(tokens_, op_.key_dim)};
     const auto c = static_cast<float>(op_.scale);

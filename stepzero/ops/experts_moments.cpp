@@ -98,7 +98,7 @@ class Gates {
   };
   [[nodiscard]] Draw draw(Index i) const {
     const Tensor<float> factor = kernels_.root(i);
-    Draw d{product(Trans::no, factor, node_normals(place_, "router", i, factor.cols(), routing_.experts)),
+    Draw d{product(Trans::no, Trans::no, factor, node_normals(place_, "router", i, factor.cols(), routing_.experts)),
            Tensor<float>(factor.rows(), routing_.chosen), Tensor<float>(factor.rows(), routing_.experts)};
     Tensor<float> c = node_normals(place_, "correction", i, 1, routing_.experts);
     for (Index e = 0; e < routing_.experts; ++e) c(0, e) = static_cast<float>(correction_.mean + std::sqrt(correction_.variance) * c(0, e));

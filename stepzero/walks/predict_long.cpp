@@ -69,7 +69,7 @@ std::vector<Item> items_of(Signal& signal) {
   return list;
 }
 
-// `c` carried on by x doublings; a and b are half and a quarter as long.
+// `c` carried on by x doublings; a and b are a quarter and half as long.
 Signal carry_on(Signal& a, Signal& b, const Signal& c, double x) {
   Signal out = c;
   const auto ia = items_of(a), ib = items_of(b), to = items_of(out);

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "stepzero/kernels/gemm.hpp"
+#include "stepzero/ops/attention_draw.hpp"
 
 namespace stepzero {
 namespace {
@@ -15,12 +15,6 @@ Tensor<float> normals(std::mt19937& bits, Index rows, Index cols) {
   std::normal_distribution<float> normal;
   Tensor<float> out(rows, cols);
   for (Index i = 0; i < out.size(); ++i) out.data()[i] = normal(bits);
-  return out;
-}
-
-Tensor<float> times(Trans ta, Trans tb, const Tensor<float>& a, const Tensor<float>& b) {
-  Tensor<float> out(ta == Trans::no ? a.rows() : a.cols(), tb == Trans::no ? b.cols() : b.rows());
-  gemm(ta, tb, 1.0F, a.view(), b.view(), 0.0F, out.view());
   return out;
 }
 
@@ -42,24 +36,52 @@ TEST_P(ExpectedGrams, AreTheMeanOfDrawnOnes) {
     b = Tensor<float>(n, n);
     for (Index i = 0; i < b.size(); ++i) b.data()[i] = a.data()[i] * slope.data()[i];
   }
-  const Tensor<float> V = times(Trans::no, Trans::yes, F, F), G = times(Trans::no, Trans::yes, R, R);
+  const Tensor<float> V = product(Trans::no, Trans::yes, F, F), G = product(Trans::no, Trans::yes, R, R);
   Tensor<float> copy(n, n);
   std::copy_n(a.data(), a.size(), copy.data());
   Tensor<float> gq(n, n), gk(n, n);
   expected_grams({std::move(copy), std::move(b), q, k, 0.7F, V}, G, gq, gk);
 
+  // by the definition, sum by sum
+  const auto through = [&](Index t, Index j, Index l) {  // P_t
+    return static_cast<double>(slope(t, j) * a(t, j)) * ((j == l ? 1.0 : 0.0) - static_cast<double>(a(t, l)));
+  };
+  Tensor<double> plain_q(n, n), plain_k(n, n);
+  std::fill_n(plain_q.data(), plain_q.size(), 0.0);
+  std::fill_n(plain_k.data(), plain_k.size(), 0.0);
+  const Tensor<float> K = product(Trans::no, Trans::yes, k, k), Q = product(Trans::no, Trans::yes, q, q);
+  for (Index t = 0; t < n; ++t) {
+    for (Index s = 0; s < n; ++s) {
+      for (Index j = 0; j < n; ++j) {
+        for (Index l = 0; l < n; ++l) {
+          double entry = 0;  // (P_t V P_s')_jl
+          for (Index e = 0; e < n; ++e) {
+            for (Index f = 0; f < n; ++f) entry += through(t, j, e) * static_cast<double>(V(e, f)) * through(s, l, f);
+          }
+          const double g = 0.49 * static_cast<double>(G(t, s)) * entry;
+          plain_q(t, s) += g * static_cast<double>(K(j, l));
+          plain_k(j, l) += g * static_cast<double>(Q(t, s));
+        }
+      }
+    }
+  }
+  for (Index e = 0; e < gq.size(); ++e) {
+    EXPECT_NEAR(static_cast<double>(gq.data()[e]), plain_q.data()[e], 1e-4) << e;
+    EXPECT_NEAR(static_cast<double>(gk.data()[e]), plain_k.data()[e], 1e-4) << e;
+  }
+
   Tensor<double> sum_q(n, n), sum_k(n, n);
   std::fill_n(sum_q.data(), sum_q.size(), 0.0);
   std::fill_n(sum_k.data(), sum_k.size(), 0.0);
   for (int i = 0; i < draws; ++i) {
-    Tensor<float> d = times(Trans::no, Trans::yes, times(Trans::no, Trans::no, R, normals(bits, rank, rank)), F);  // dA
+    Tensor<float> d = product(Trans::no, Trans::yes, product(Trans::no, Trans::no, R, normals(bits, rank, rank)), F);  // dA
     for (Index t = 0; t < n; ++t) {
       float mean = 0;
       for (Index j = 0; j < n; ++j) mean += a(t, j) * d(t, j);
       for (Index j = 0; j < n; ++j) d(t, j) = 0.7F * slope(t, j) * a(t, j) * (d(t, j) - mean);
     }
-    const Tensor<float> dq = times(Trans::no, Trans::no, d, k), dk_ = times(Trans::yes, Trans::no, d, q);
-    const Tensor<float> qq = times(Trans::no, Trans::yes, dq, dq), kk = times(Trans::no, Trans::yes, dk_, dk_);
+    const Tensor<float> dq = product(Trans::no, Trans::no, d, k), dk_ = product(Trans::yes, Trans::no, d, q);
+    const Tensor<float> qq = product(Trans::no, Trans::yes, dq, dq), kk = product(Trans::no, Trans::yes, dk_, dk_);
     for (Index e = 0; e < qq.size(); ++e) {
       sum_q.data()[e] += static_cast<double>(qq.data()[e]);
       sum_k.data()[e] += static_cast<double>(kk.data()[e]);

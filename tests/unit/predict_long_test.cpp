@@ -5,30 +5,16 @@
 
 #include <gtest/gtest.h>
 
-#include "stepzero/io/tokens.hpp"
-#include "stepzero/models/build.hpp"
-#include "stepzero/models/model.hpp"
+#include "tests/unit/small_model.hpp"
 
 namespace stepzero {
 namespace {
 
-struct Model {
-  Architecture a;
-  Graph graph;
-  Batch batch;
-};
-
-Model model(Index length, Index sequences = 1) {
-  Architecture a = load_model("gpt2").value();
-  for (const char* assignment : {"layers=3", "width=256", "heads=4", "vocab=2000", "positions=4096"}) set_field(a, assignment).value();
-  resolve(a).value();
-  Graph graph = build_graph(a);
-  Batch batch =
-      make_batch({.source = "zipf", .length = length, .sequences = sequences, .vocab = a.vocab, .positions = a.positions}).value();
-  return {a, std::move(graph), std::move(batch)};
+SmallModel model(Index length, Index sequences = 1) {
+  return small_model("gpt2", {"layers=3", "width=256", "heads=4", "vocab=2000", "positions=4096"}, "zipf", length, sequences);
 }
 
-Signal any(const Model& m, Index longest) {
+Signal any(const SmallModel& m, Index longest) {
   return predict_any(m.graph, m.a, m.batch, **find_scheme("gpt2"), {.longest = longest}).value();
 }
 
@@ -55,7 +41,7 @@ Miss worst(const Signal& carried, const Signal& whole) {
 }
 
 TEST(PredictLong, ShortSequencesAreWhole) {
-  const Model m = model(64);
+  const SmallModel m = model(64);
   const Signal s = any(m, 64);
   EXPECT_FALSE(s.extension);
   const Miss miss = worst(s, predict(m.graph, m.a, m.batch, **find_scheme("gpt2")));
@@ -64,7 +50,7 @@ TEST(PredictLong, ShortSequencesAreWhole) {
 }
 
 TEST(PredictLong, CarriedOnIsNearTheWhole) {
-  const Model m = model(512);
+  const SmallModel m = model(512);
   const Signal carried = any(m, 256), whole = any(m, 512);
   ASSERT_TRUE(carried.extension);
   EXPECT_FALSE(whole.extension);

@@ -8,39 +8,25 @@
 #include <gtest/gtest.h>
 
 #include "stepzero/core/parallel.hpp"
-#include "stepzero/io/tokens.hpp"
-#include "stepzero/models/build.hpp"
-#include "stepzero/models/model.hpp"
 #include "stepzero/report/compare.hpp"
 #include "stepzero/report/json.hpp"
 #include "stepzero/walks/measure.hpp"
+#include "tests/unit/small_model.hpp"
 
 namespace stepzero {
 namespace {
 
-struct Model {
-  Architecture a;
-  Graph graph;
-  Batch batch;
-};
-
-Model model(const std::vector<std::string>& set, const std::string& tokens, Index length, Index sequences = 1) {
-  Architecture a = load_model("llama-2-7b").value();
+SmallModel model(const std::vector<std::string>& set, const std::string& tokens, Index length, Index sequences = 1) {
   std::vector<std::string> all = {"layers=3", "width=64", "heads=4", "kv_heads=4", "ffn=96", "vocab=300"};
   all.insert(all.end(), set.begin(), set.end());
-  for (const std::string& assignment : all) set_field(a, assignment).value();
-  resolve(a).value();
-  Graph graph = build_graph(a);
-  Batch batch =
-      make_batch({.source = tokens, .length = length, .sequences = sequences, .vocab = a.vocab, .positions = a.positions}).value();
-  return {a, std::move(graph), std::move(batch)};
+  return small_model("llama-2-7b", all, tokens, length, sequences);
 }
 
-Signal predicted(const Model& s, const char* scheme, const PredictOptions& options = {}) {
+Signal predicted(const SmallModel& s, const char* scheme, const PredictOptions& options = {}) {
   return predict(s.graph, s.a, s.batch, **find_scheme(scheme), options);
 }
 
-Signal both(const Model& s, const char* scheme, int seeds) {
+Signal both(const SmallModel& s, const char* scheme, int seeds) {
   MeasureOptions options;
   options.scheme = *find_scheme(scheme);
   options.weightless = true;
@@ -145,7 +131,7 @@ TEST(Predict, KeyBiasHasNoGradient) {
 
 // As many channels as tokens, a few more or fewer: the kernel that sampled heads draw stays one.
 TEST(Predict, SampledHeadsAreFiniteAtAnyNoise) {
-  const Model m = model({"layers=1"}, "distinct", 48);
+  const SmallModel m = model({"layers=1"}, "distinct", 48);
   const Attention op{.heads = 64, .kv_heads = 64, .key_dim = 16, .value_dim = 16, .scale = 0.5};
   for (const double channels : {0.5, 1.0, 47.0, 48.5, 49.0, 49.3, 50.0, 60.0, 1e6}) {
     Moment x;
@@ -164,7 +150,7 @@ TEST(Predict, SampledHeadsAreFiniteAtAnyNoise) {
 
 // Sampled heads and long kernels are spread over threads; the numbers are the same.
 TEST(Predict, SameBitsForAnyNumberOfThreads) {
-  const Model s = model({"layers=2"}, "zipf", 300);
+  const SmallModel s = model({"layers=2"}, "zipf", 300);
   const int before = threads();
   std::string first;
   for (const int n : {1, 2, 3}) {
@@ -179,9 +165,9 @@ TEST(Predict, SameBitsForAnyNumberOfThreads) {
 // Aligned tokens at a small width, where what a rule leaves out adds up over tokens: the norm's part along the token (without
 // it, gradients of biases and of v are 16 % off) and the noise that q and k feel, which grows with the depth.
 TEST(Predict, GradientsOfAlignedTokens) {
-  const Model s = model({"layers=6", "width=128", "heads=2", "kv_heads=2", "ffn=256", "norm=layernorm", "gated=false", "activation=relu",
-                         "rotary=0", "causal=false", "bias=true", "position=learned"},
-                        "distinct", 48);
+  const SmallModel s = model({"layers=6", "width=128", "heads=2", "kv_heads=2", "ffn=256", "norm=layernorm", "gated=false",
+                              "activation=relu", "rotary=0", "causal=false", "bias=true", "position=learned"},
+                             "distinct", 48);
   const Signal compared = both(s, "he", 96);
   struct Kind {
     const char* suffix;
@@ -203,7 +189,7 @@ TEST(Predict, GradientsOfAlignedTokens) {
 
 // The spread of single draws: within a factor of 1.6 of the measured one, for nearly all numbers of each kind.
 TEST(Predict, SpreadIsThatOfSingleDraws) {
-  const Model s = model({"width=128", "ffn=256", "activation=gelu", "gated=false"}, "zipf", 24);
+  const SmallModel s = model({"width=128", "ffn=256", "activation=gelu", "gated=false"}, "zipf", 24);
   const Signal compared = both(s, "xavier-normal", 120);
   std::map<std::string, std::vector<double>> ratios;
   for_each_value(compared, [&](const Value& v, Average, const auto& where, const std::string& what) {
@@ -265,7 +251,7 @@ TEST(Predict, SharpAttentionOfFewHeads) {
 
 // What the spread is for: one measured run is judged by it.
 TEST(Predict, OneRunIsJudgedByTheSpread) {
-  const Model s = model({}, "zipf", 16);
+  const SmallModel s = model({}, "zipf", 16);
   MeasureOptions options;
   const Scheme& scheme = **find_scheme("hf");
   options.scheme = &scheme;
