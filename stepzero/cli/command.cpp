@@ -13,6 +13,7 @@
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/model.hpp"
 #include "stepzero/models/rope.hpp"
+#include "stepzero/walks/input.hpp"
 #include "stepzero/walks/profile.hpp"
 
 namespace stepzero::cli {
@@ -67,6 +68,9 @@ void CommonFlags::declare(CLI::App& app) {
   app.add_option("--seq-len", seq_len, "tokens in a sequence [128, or the tokens file's]")->check(CLI::Range(Index{1}, Index{1} << 24));
   app.add_option("--batch", batch, "sequences [1, or the tokens file's]")->check(CLI::Range(Index{1}, Index{1} << 24));
   app.add_option("--tokens", tokens, "zipf, distinct, equal, or a file of ids, one sequence a line")->capture_default_str();
+  app.add_option("--encoder-tokens", encoder_tokens, "the same for the encoder of an encoder-decoder, as many ids as its decoder reads");
+  app.add_option("--pixels", pixels, "images of a vision model: float32, [images][colours][height][width] [drawn]");
+  app.add_option("--labels", labels, "a file with a class for each image [drawn]");
   app.add_option("--targets", targets, "what position t is scored against: next, same [next; same where attention is not causal]")
       ->check(CLI::IsMember({"next", "same"}));
   app.add_option("--seed", seed, "the first seed")->check(check_seed)->capture_default_str();
@@ -82,9 +86,8 @@ void CommonFlags::declare(CLI::App& app) {
 
 namespace {
 
-// A model that sees what comes next is scored at the same position, as masked language models are.
-Targets scored_against(const CommonFlags& flags, const Architecture& a) {
-  if (flags.targets.empty()) return a.causal ? Targets::next : Targets::same;
+std::optional<Targets> scored_against(const CommonFlags& flags) {
+  if (flags.targets.empty()) return {};
   return flags.targets == "same" ? Targets::same : Targets::next;
 }
 
@@ -109,19 +112,18 @@ Expected<Setup> prepare(const CommonFlags& flags) {
   if (!scheme) return std::unexpected(scheme.error());
   auto a = describe_model(flags.model, flags.set, **scheme, flags.like);
   if (!a) return std::unexpected(a.error());
-  auto batch = make_batch({.source = flags.tokens,
-                           .length = flags.seq_len,
-                           .sequences = flags.batch,
-                           .targets = scored_against(flags, *a),
-                           .seed = flags.seed,
-                           .vocab = a->vocab,
-                           .positions = a->positions,
-                           .padding = a->padding});
+  auto batch = make_input(*a, {.tokens = flags.tokens,
+                               .encoder_tokens = flags.encoder_tokens,
+                               .pixels = flags.pixels,
+                               .labels = flags.labels,
+                               .length = flags.seq_len,
+                               .sequences = flags.batch,
+                               .targets = scored_against(flags),
+                               .seed = flags.seed});
   if (!batch) return std::unexpected(batch.error());
   choose_rope(*a, batch->length);
-  auto graph = build_running_graph(*a);
-  if (!graph) return std::unexpected(graph.error());
-  return Setup{*a, *scheme, std::move(*graph), std::move(*batch)};
+  Graph graph = build_graph(*a);
+  return Setup{*a, *scheme, std::move(graph), std::move(*batch)};
 }
 
 double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }

@@ -34,6 +34,7 @@ struct CommonFlags {
   std::string like;
   std::string scheme = "hf";
   std::string tokens = "zipf";
+  std::string encoder_tokens, pixels, labels;
   std::string targets;
   Index seq_len = 0;
   Index batch = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -82,7 +83,7 @@ Expected<Line> parse_line(std::string_view text, const std::string& where, Index
   return line;
 }
 
-Expected<std::vector<Line>> read_lines(const std::string& path, Index vocab) {
+Expected<std::vector<Line>> read_lines(const std::string& path, Index vocab, std::size_t least = 2) {
   constexpr std::uint64_t limit = std::uint64_t{1} << 30;
   auto text = read_text(path, limit);
   if (!text) {
@@ -104,7 +105,9 @@ Expected<std::vector<Line>> read_lines(const std::string& path, Index vocab) {
     }
     begin = end + 1;
   }
-  if (lines.empty() || lines.front().size() < 2) return fail(fmt::format("{}: no sequence of at least two tokens", show(path)));
+  if (lines.empty() || lines.front().size() < least) {
+    return fail(fmt::format("{}: no sequence of at least {} {}", show(path), least == 1 ? "one" : "two", least == 1 ? "number" : "tokens"));
+  }
   return lines;
 }
 
@@ -158,6 +161,40 @@ Expected<Batch> make_batch(const TokenOptions& o) {
     batch.targets.insert(batch.targets.end(), line.begin() + shift, line.end() - 1 + shift);
   }
   return batch;
+}
+
+Expected<std::vector<std::int32_t>> make_inputs(const TokenOptions& o) {
+  const bool drawn = o.source == "zipf" || o.source == "distinct" || o.source == "equal";
+  auto lines = drawn ? lines_from(o) : read_lines(o.source, o.vocab, 1);
+  if (!lines) return std::unexpected(lines.error());
+  if (!drawn && (std::cmp_not_equal(lines->front().size(), o.length) || std::cmp_not_equal(lines->size(), o.sequences))) {
+    return fail(fmt::format("{}: {} lines of {} ids, the decoder reads {} lines of {}", show(o.source), lines->size(),
+                            lines->front().size(), o.sequences, o.length));
+  }
+  std::vector<std::int32_t> ids;
+  for (const Line& line : *lines) ids.insert(ids.end(), line.begin(), line.begin() + o.length);
+  return ids;
+}
+
+Expected<std::vector<std::int32_t>> read_labels(const TokenOptions& o) {
+  std::vector<std::int32_t> labels(static_cast<std::size_t>(o.sequences));
+  if (o.source.empty()) {
+    std::vector<double> u(labels.size());
+    fill(Distribution::uniform(0.5, 0.5), make_stream(o.seed, "labels"), 0, std::span<double>(u));
+    for (std::size_t i = 0; i < u.size(); ++i) {
+      labels[i] = static_cast<std::int32_t>(std::clamp<Index>(static_cast<Index>(u[i] * static_cast<double>(o.vocab)), 0, o.vocab - 1));
+    }
+    return labels;
+  }
+  auto lines = read_lines(o.source, o.vocab, 1);
+  if (!lines) return std::unexpected(lines.error());
+  Line all;
+  for (const Line& line : *lines) all.insert(all.end(), line.begin(), line.end());
+  if (std::cmp_less(all.size(), o.sequences)) {
+    return fail(fmt::format("{}: it holds {} labels for {} images", show(o.source), all.size(), o.sequences));
+  }
+  std::copy_n(all.begin(), labels.size(), labels.begin());
+  return labels;
 }
 
 }  // namespace stepzero

@@ -23,4 +23,10 @@ struct TokenOptions {
 
 Expected<Batch> make_batch(const TokenOptions& options);
 
+// Inputs alone, for an encoder: a file's lines then hold exactly `length` ids, in exactly `sequences` lines.
+Expected<std::vector<std::int32_t>> make_inputs(const TokenOptions& options);
+
+// One number for each sequence, below `vocab`: from a file, or drawn alike from all where there is none.
+Expected<std::vector<std::int32_t>> read_labels(const TokenOptions& options);
+
 }  // namespace stepzero

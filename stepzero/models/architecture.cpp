@@ -242,13 +242,20 @@ const std::array field_table = std::to_array<Field>({
     {"expert_ffn", "a whole number; 0: ffn", set_count<&A::expert_ffn, 0>},
     {"dense_layers", "layers before the first with experts", set_count<&A::dense_layers, 0>},
     {"router_bias", flag, set_flag<&A::router_bias>},
+    {"router_sigmoid", flag, set_flag<&A::router_sigmoid>},
+    {"router_normalise", flag, set_flag<&A::router_normalise>},
+    {"router_scale", number, set_number<&A::router_scale, -huge>},
+    {"router_groups", "a whole number that divides experts", set_count<&A::router_groups, 1, A::most_experts>},
+    {"router_kept_groups", count, set_count<&A::router_kept_groups, 1, A::most_experts>},
+    {"router_group_best", count, set_count<&A::router_group_best, 1, A::most_experts>},
     {"query_rank", "a whole number; 0: none", set_count<&A::query_rank, 0>},
     {"key_value_rank", count, set_count<&A::key_value_rank, 0>},
     {"key_dim", count, set_count<&A::key_dim, 0>},
     {"key_rope_dim", count, set_count<&A::key_rope_dim, 0>},
     {"value_dim", count, set_count<&A::value_dim, 0>},
     {"decoder_layers", count, set_count<&A::decoder_layers, 0, A::most_layers>},
-    {"relative_positions", count, set_count<&A::relative_positions, 0>},
+    {"relative_positions", "buckets of a learned bias by distance; 0: none", set_count<&A::relative_positions, 0>},
+    {"relative_distance", count, set_count<&A::relative_distance, 1>},
     {"image", "pixels on a side", set_count<&A::image, 0, 65536>},
     {"patch", "pixels on a side", set_count<&A::patch, 0, 65536>},
     {"colours", count, set_count<&A::colours, 1, 65536>},
@@ -295,72 +302,6 @@ Expected<void> set_field(Architecture& a, std::string_view assignment) {
   const std::string near = closest(key, known);
   return fail(fmt::format("--set {}: no such field{}", show(key), near.empty() ? "" : fmt::format("; did you mean {}?", near)),
               fmt::format("the fields are {}", fmt::join(known, ", ")));
-}
-
-namespace {
-
-// In doubles, so that nothing overflows before it is refused.
-double parameters_about(const Architecture& a) {
-  const auto n = [](Index size) { return static_cast<double>(size); };
-  const double tables = n(a.vocab) * n(a.embedding_width) * (a.tied ? 1 : 2) + n(a.width) * n(a.embedding_width) +
-                        (n(a.position == PositionKind::learned ? a.positions : 0) + n(a.position_offset) + n(a.token_types)) * n(a.width) +
-                        n(a.relative_positions) * n(a.heads) + n(a.width) * n(a.colours) * n(a.patch) * n(a.patch);
-  const double attention = n(a.heads + a.kv_heads) * 2 * n(a.head_dim) + n(a.heads) * n(a.value_dim);
-  const double latent = (n(a.query_rank) + n(a.key_value_rank)) * (n(a.width) + n(a.heads) * n(a.key_dim + a.key_rope_dim + a.value_dim));
-  const double branch = (a.gated ? 3 : 2) * n(a.ffn) + 3 * n(a.experts + a.shared_experts) * n(a.expert_ffn);
-  return tables + n(a.layers + 2 * a.decoder_layers) * (n(a.width) * (attention + branch) + latent);
-}
-
-}  // namespace
-
-Expected<void> resolve(Architecture& a) {
-  if (a.kv_heads == 0) a.kv_heads = a.heads;
-  if (a.ffn == 0) a.ffn = 4 * a.width;
-  if (a.head_dim == 0) {
-    if (a.width % a.heads != 0) {
-      return fail(fmt::format("heads = {} does not divide width = {}", a.heads, a.width),
-                  "choose heads that divide the width, or set head_dim as well");
-    }
-    a.head_dim = a.width / a.heads;
-  }
-  if (a.heads % a.kv_heads != 0) {
-    return fail(fmt::format("kv_heads = {} does not divide heads = {}", a.kv_heads, a.heads));
-  }
-  if (a.parallel_block && a.norm_placement != NormPlacement::pre) {
-    return fail(fmt::format("norm_placement = {} has no meaning in a parallel block", to_string(a.norm_placement)),
-                "set parallel_block=false or norm_placement=pre");
-  }
-  if (a.expert_ffn == 0) a.expert_ffn = a.ffn;
-  if (a.experts * a.layers > 1'000'000)
-    return fail(fmt::format("{} layers of {} experts are more than a million experts", a.layers, a.experts));
-  if (a.embedding_width == 0) a.embedding_width = a.width;
-  if (a.embedding_scale == 0) a.embedding_scale = std::sqrt(static_cast<double>(a.width));
-  if (a.padding >= a.vocab) a.padding = Architecture::no_padding;
-  if (a.residual_from_norm && a.norm_placement != NormPlacement::pre) {
-    return fail(fmt::format("residual_from_norm has no meaning with norm_placement = {}", to_string(a.norm_placement)));
-  }
-  for (const auto* list : {&a.skip_scales, &a.residual_scales}) {
-    if (list->empty() || static_cast<Index>(list->size()) == 2 * a.layers) continue;
-    return fail(fmt::format("{} has {} numbers, {} layers need {}", list == &a.skip_scales ? "skip_scales" : "residual_scales",
-                            list->size(), a.layers, 2 * a.layers));
-  }
-  if (a.rotary == Architecture::whole_head) a.rotary = static_cast<Index>(static_cast<double>(a.head_dim) * a.rotary_fraction);
-  if (a.rotary % 2 != 0 || a.rotary > a.head_dim) {
-    return fail(fmt::format("rotary = {} must be even and at most head_dim = {}", a.rotary, a.head_dim));
-  }
-  if (a.rope_original_positions == 0) a.rope_original_positions = a.positions;
-  for (const auto* list : {&a.rope_short, &a.rope_long}) {
-    if (a.rope_scaling == RopeScaling::longrope && a.rotary > 0 && static_cast<Index>(list->size()) != a.rotary / 2) {
-      return fail(fmt::format("longrope needs {} factors, one for each pair of turned channels, and has {}", a.rotary / 2, list->size()));
-    }
-  }
-  if (a.attention_scale == 0) a.attention_scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
-  const double parameters = parameters_about(a);
-  if (!(parameters <= 1e13)) {
-    return fail(fmt::format("this description has about {:.1e} parameters, {:.0f} TB in float32; the limit is 1e13", parameters,
-                            parameters * 4e-12));
-  }
-  return {};
 }
 
 }  // namespace stepzero

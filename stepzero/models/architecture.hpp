@@ -116,21 +116,27 @@ struct Architecture {  // NOLINT(clang-analyzer-optin.performance.Padding)
   double dropout = 0;
   double init_std = 0.02;
 
-  // Families whose tensors are known and whose forward pass is not there yet.
   Index experts = 0;  // of each layer from dense_layers on; 0: none
   Index experts_per_token = 0;
   Index shared_experts = 0;
   Index expert_ffn = 0;  // ffn
   Index dense_layers = 0;
-  bool router_bias = false;  // a correction of the experts' scores (DeepSeek-V3)
-  Index query_rank = 0;      // of latent attention (DeepSeek): 0: queries are projected directly
+  bool router_bias = false;      // a correction of the experts' scores, which only the choice sees (DeepSeek-V3)
+  bool router_sigmoid = false;   // scores are sigmoids, else a softmax
+  bool router_normalise = true;  // the gates of a token sum to router_scale
+  double router_scale = 1;       // on the gates
+  Index router_groups = 1;       // of experts, of which router_kept_groups stay
+  Index router_kept_groups = 1;
+  Index router_group_best = 1;  // a group is as good as the sum of so many of its best scores
+  Index query_rank = 0;         // of latent attention (DeepSeek): 0: queries are projected directly
   Index key_value_rank = 0;
   Index key_dim = 0;       // of a head: the part that does not turn
   Index key_rope_dim = 0;  // ... and the part that does
   Index value_dim = 0;
-  Index decoder_layers = 0;      // of an encoder-decoder (T5)
-  Index relative_positions = 0;  // buckets of a relative bias
-  Index image = 0;               // ViT: pixels on a side, of a patch, and colours
+  Index decoder_layers = 0;      // of an encoder-decoder (T5), whose encoder then has `layers`
+  Index relative_positions = 0;  // buckets of a relative bias, of which the last holds relative_distance and beyond
+  Index relative_distance = 128;
+  Index image = 0;  // ViT: pixels on a side, of a patch, and colours
   Index patch = 0;
   Index colours = 3;
   // What schemes change in the forward pass.

@@ -4,9 +4,10 @@ namespace stepzero {
 
 namespace {
 
+// The one of a list of ops that is this function.
 template <class... Ops>
-AnyOp find(Activation f, Index width, const std::variant<Ops...>*) {
-  AnyOp op;
+std::variant<Ops...> find(Activation f, Index width, const std::variant<Ops...>*) {
+  std::variant<Ops...> op;
   const auto try_one = [&]<class E>(const E*) {
     if constexpr (requires { typename E::phi; }) {
       if (to_string(f) == E::kind) op = E{.width = width};
@@ -19,5 +20,6 @@ AnyOp find(Activation f, Index width, const std::variant<Ops...>*) {
 }  // namespace
 
 AnyOp elementwise(Activation f, Index width) { return find(f, width, static_cast<const AnyOp*>(nullptr)); }
+AnyActivation any_activation(Activation f, Index width) { return find(f, width, static_cast<const AnyActivation*>(nullptr)); }
 
 }  // namespace stepzero

@@ -10,7 +10,7 @@ extern const Family gpt2_family, gptj_family, bert_family, roberta_family, opt_f
     phi_family;
 extern const Family llama_family, mistral_family, qwen2_family, qwen3_family, granite_family, olmo_family, olmo2_family, phi3_family,
     stablelm_family, cohere_family, starcoder2_family;
-extern const Family mixtral_family, deepseek_v2_family, deepseek_v3_family, t5_family, vit_family;  // tensors only
+extern const Family mixtral_family, deepseek_v2_family, deepseek_v3_family, t5_family, vit_family;
 extern const Family gemma_family, gemma2_family, gemma3_family, gemma3_text_family;
 
 // Defaults of the usual keys: hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim,
@@ -58,6 +58,19 @@ constexpr TensorNames llama_names = {.token = "model.embed_tokens",
                                      .head_norm = "lm_head.layer_norm",
                                      .head = "lm_head",
                                      .head_bias = "lm_head.bias",
+                                     .q_latent = "self_attn.q_a_proj",
+                                     .q_latent_norm = "self_attn.q_a_layernorm",
+                                     .q_out = "self_attn.q_b_proj",
+                                     .kv_latent = "self_attn.kv_a_proj_with_mqa",
+                                     .kv_latent_norm = "self_attn.kv_a_layernorm",
+                                     .kv_out = "self_attn.kv_b_proj",
+                                     .router = "mlp.gate",
+                                     .router_bias = "mlp.gate.e_score_correction_bias",
+                                     .expert = "mlp.experts.{}.",
+                                     .shared_experts = "mlp.shared_experts.",
+                                     .expert_gate = "gate_proj",
+                                     .expert_in = "up_proj",
+                                     .expert_out = "down_proj",
                                      .optional_prefix = "model."};
 
 }  // namespace stepzero

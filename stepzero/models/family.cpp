@@ -35,6 +35,13 @@ TensorNames tensor_names(const Architecture& a) {
   return names;
 }
 
+TensorNames encoder_names(const Architecture& a) {
+  const Family* family = find_family(a.family);
+  TensorNames names = *family->encoder;
+  if (family->rename != nullptr) family->rename(a, names);
+  return names;
+}
+
 Architecture import_sizes(ConfigReader& c, std::string_view family, const Sizes& d) {
   Architecture a;
   a.family = family;

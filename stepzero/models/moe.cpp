@@ -1,8 +1,10 @@
-// Mixtral, DeepSeek-V2 and V3: blocks with experts, and latent attention. Tensors only.
+// Mixtral, DeepSeek-V2 and V3: blocks with experts, and latent attention.
+#include <cmath>
+
 #include <fmt/format.h>
 
+#include "stepzero/core/text.hpp"
 #include "stepzero/models/families.hpp"
-#include "stepzero/models/tensor_list.hpp"
 
 namespace stepzero {
 
@@ -36,11 +38,27 @@ void import_latent_attention(ConfigReader& c, Architecture& a) {
   a.key_dim = c.count({"qk_nope_head_dim"}, 128);
   a.key_rope_dim = c.count({"qk_rope_head_dim"}, 64);
   a.value_dim = c.count({"v_head_dim"}, 128);
-  a.head_dim = a.key_dim + a.key_rope_dim;
-  a.kv_heads = a.heads;
   a.attention_bias = a.attention_out_bias = c.flag({"attention_bias"}, false);
   import_rope(c, a);
-  a.rotary = a.key_rope_dim;
+  a.rotary_interleaved = true;
+}
+
+void import_groups(ConfigReader& c, Architecture& a, Index groups, Index kept) {
+  a.router_groups = c.count({"n_group"}, groups, 1, Architecture::most_experts);
+  a.router_kept_groups = c.count({"topk_group"}, kept, 1, Architecture::most_experts);
+}
+
+// The class multiplies the scores where a long-context rule names mscale_all_dim.
+void import_score_scale(ConfigReader& c, Architecture& a) {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const auto* object = c.object(key);
+    if (object == nullptr || a.rope_scaling == RopeScaling::none) continue;
+    ConfigReader rope(*object, c.file());
+    const double all = rope.number({"mscale_all_dim"}, 0, 0);
+    const double mscale = all > 0 && a.rope_factor > 1 ? 0.1 * all * std::log(a.rope_factor) + 1 : 1;
+    a.attention_scale = mscale * mscale / std::sqrt(static_cast<double>(a.key_dim + a.key_rope_dim));
+    if (const auto done = rope.finish(); !done) c.complain(key, done.error().message);
+  }
 }
 
 Expected<Architecture> import_deepseek_v2(const nlohmann::json& config, const std::string& file) {
@@ -52,6 +70,13 @@ Expected<Architecture> import_deepseek_v2(const nlohmann::json& config, const st
   a.experts_per_token = c.count({"num_experts_per_tok"}, 0);
   a.expert_ffn = c.count({"moe_intermediate_size"}, 1407);
   a.dense_layers = c.count({"first_k_dense_replace"}, 0, 0);
+  a.router_normalise = false;  // the class does not read norm_topk_prob
+  a.router_scale = c.number({"routed_scaling_factor"}, 1, -1e30);
+  const std::string method = c.text({"topk_method"}, "greedy");
+  if (method == "group_limited_greedy") import_groups(c, a, 1, 1);
+  if (method != "greedy" && method != "group_limited_greedy") {
+    c.complain("topk_method", fmt::format("\"{}\" is neither \"greedy\" nor \"group_limited_greedy\"", show(method)));
+  }
   import_latent_attention(c, a);
   return finish(c, a);
 }
@@ -64,88 +89,31 @@ Expected<Architecture> import_deepseek_v3(const nlohmann::json& config, const st
   a.experts_per_token = c.count({"num_experts_per_tok"}, 8);
   a.expert_ffn = c.count({"moe_intermediate_size"}, 2048);
   a.dense_layers = c.count({"first_k_dense_replace"}, 3, 0);
-  a.router_bias = true;
+  a.router_bias = a.router_sigmoid = true;
+  a.router_normalise = c.flag({"norm_topk_prob"}, true);
+  a.router_scale = c.number({"routed_scaling_factor"}, 2.5, -1e30);
+  import_groups(c, a, 8, 4);
+  a.router_group_best = 2;
   import_latent_attention(c, a);
+  a.rotary_interleaved = c.flag({"rope_interleave"}, true);
+  import_score_scale(c, a);
   return finish(c, a);
 }
 
-struct Gated {
-  std::string_view gate, in, out;
-};
-constexpr Gated plain_names = {"gate_proj", "up_proj", "down_proj"};
-constexpr Gated mixtral_names = {"w1", "w3", "w2"};
-
-void gated(TensorList& list, const Architecture& a, const std::string& stem, const Gated& names, Index ffn, int l) {
-  list.matrix(fmt::format("{}.{}", stem, names.gate), a.width, ffn, Role::ffn_gate, l, a.mlp_bias);
-  list.matrix(fmt::format("{}.{}", stem, names.in), a.width, ffn, Role::ffn_in, l, a.mlp_bias);
-  list.matrix(fmt::format("{}.{}", stem, names.out), ffn, a.width, Role::ffn_out, l, a.mlp_bias);
-}
-
-void experts(TensorList& list, const Architecture& a, const std::string& stem, const Gated& names, int l) {
-  list.matrix(stem + ".gate", a.width, a.experts, Role::router, l);
-  if (a.router_bias) list.vector(stem + ".gate.e_score_correction_bias", a.experts, Role::bias, l);
-  for (Index e = 0; e < a.experts; ++e) gated(list, a, fmt::format("{}.experts.{}", stem, e), names, a.expert_ffn, l);
-  if (a.shared_experts > 0) gated(list, a, stem + ".shared_experts", names, a.shared_experts * a.expert_ffn, l);
-}
-
-void plain_attention(TensorList& list, const Architecture& a, const std::string& stem, int l) {
-  list.matrix(stem + ".q_proj", a.width, a.heads * a.head_dim, Role::query, l, a.attention_bias);
-  list.matrix(stem + ".k_proj", a.width, a.kv_heads * a.head_dim, Role::key, l, a.attention_bias);
-  list.matrix(stem + ".v_proj", a.width, a.kv_heads * a.head_dim, Role::value, l, a.attention_bias);
-  list.matrix(stem + ".o_proj", a.heads * a.head_dim, a.width, Role::attention_out, l, a.attention_out_bias);
-}
-
-void latent_attention(TensorList& list, const Architecture& a, const std::string& stem, int l) {
-  const Index queries = a.heads * (a.key_dim + a.key_rope_dim);
-  if (a.query_rank == 0) {
-    list.matrix(stem + ".q_proj", a.width, queries, Role::query, l);
-  } else {
-    list.matrix(stem + ".q_a_proj", a.width, a.query_rank, Role::query, l, a.attention_bias);
-    list.norm(stem + ".q_a_layernorm", a.query_rank, l);
-    list.matrix(stem + ".q_b_proj", a.query_rank, queries, Role::query, l);
-  }
-  list.matrix(stem + ".kv_a_proj_with_mqa", a.width, a.key_value_rank + a.key_rope_dim, Role::key, l, a.attention_bias);
-  list.norm(stem + ".kv_a_layernorm", a.key_value_rank, l);
-  list.matrix(stem + ".kv_b_proj", a.key_value_rank, a.heads * (a.key_dim + a.value_dim), Role::query_key_value, l);
-  list.matrix(stem + ".o_proj", a.heads * a.value_dim, a.width, Role::attention_out, l, a.attention_out_bias);
-}
-
-template <class Attention, class FeedForward>
-Graph tensors(const Architecture& a, const Attention& attention, const FeedForward& feed_forward) {
-  TensorList list;
-  list.table("model.embed_tokens.weight", a.vocab, a.width, Role::token_embedding, a.padding);
-  for (int l = 0; l < static_cast<int>(a.layers); ++l) {
-    const std::string at = fmt::format("model.layers.{}.", l);
-    list.norm(at + "input_layernorm", a.width, l);
-    attention(list, a, at + "self_attn", l);
-    list.norm(at + "post_attention_layernorm", a.width, l);
-    feed_forward(list, at, l);
-  }
-  list.norm("model.norm", a.width);
-  if (!a.tied) list.matrix("lm_head", a.width, a.vocab, Role::head);
-  return list.take();
-}
-
-Graph mixtral_tensors(const Architecture& a) {
-  return tensors(a, plain_attention,
-                 [&](TensorList& list, const std::string& at, int l) { experts(list, a, at + "block_sparse_moe", mixtral_names, l); });
-}
-
-Graph deepseek_tensors(const Architecture& a) {
-  return tensors(a, latent_attention, [&](TensorList& list, const std::string& at, int l) {
-    if (l < a.dense_layers)
-      gated(list, a, at + "mlp", plain_names, a.ffn, l);
-    else
-      experts(list, a, at + "mlp", plain_names, l);
-  });
+constexpr TensorNames mixtral_names() {
+  TensorNames n = llama_names;
+  n.router = "block_sparse_moe.gate";
+  n.expert = "block_sparse_moe.experts.{}.";
+  n.expert_gate = "w1";
+  n.expert_in = "w3";
+  n.expert_out = "w2";
+  return n;
 }
 
 }  // namespace
 
-const Family mixtral_family = {.model_type = "mixtral", .names = llama_names, .import = import_mixtral, .tensors = mixtral_tensors};
-const Family deepseek_v2_family = {
-    .model_type = "deepseek_v2", .names = llama_names, .import = import_deepseek_v2, .tensors = deepseek_tensors};
-const Family deepseek_v3_family = {
-    .model_type = "deepseek_v3", .names = llama_names, .import = import_deepseek_v3, .tensors = deepseek_tensors};
+const Family mixtral_family = {.model_type = "mixtral", .names = mixtral_names(), .import = import_mixtral};
+const Family deepseek_v2_family = {.model_type = "deepseek_v2", .names = llama_names, .import = import_deepseek_v2};
+const Family deepseek_v3_family = {.model_type = "deepseek_v3", .names = llama_names, .import = import_deepseek_v3};
 
 }  // namespace stepzero

@@ -7,11 +7,14 @@
 #include "stepzero/ops/dropout.hpp"
 #include "stepzero/ops/elementwise.hpp"
 #include "stepzero/ops/embedding.hpp"
+#include "stepzero/ops/experts.hpp"
 #include "stepzero/ops/gain.hpp"
+#include "stepzero/ops/join.hpp"
 #include "stepzero/ops/linear.hpp"
 #include "stepzero/ops/lora.hpp"
 #include "stepzero/ops/multiply.hpp"
 #include "stepzero/ops/norm.hpp"
+#include "stepzero/ops/patch.hpp"
 #include "stepzero/ops/position.hpp"
 #include "stepzero/ops/residual.hpp"
 #include "stepzero/ops/rotary.hpp"
@@ -20,8 +23,9 @@
 namespace stepzero {
 
 template <class... Phi>
-using OpList = std::variant<TokenEmbedding, LearnedPosition, SinusoidalPosition, Linear, LoraLinear, LayerNorm, RmsNorm, Multiply, Rotary,
-                            Attention, Dropout, Residual, Scale, Gain, Softcap, Clip, CrossEntropy, Elementwise<Phi>...>;
+using OpList =
+    std::variant<TokenEmbedding, LearnedPosition, SinusoidalPosition, Linear, LoraLinear, LayerNorm, RmsNorm, Multiply, Rotary, Attention,
+                 Dropout, Residual, Scale, Gain, Softcap, Clip, Join, Experts, PatchEmbedding, CrossEntropy, Elementwise<Phi>...>;
 
 using AnyOp = PhiList<OpList>;
 

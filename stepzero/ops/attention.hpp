@@ -3,13 +3,13 @@
 // Shapes     q (T, heads * dk); k (T, kv_heads * dk); v (T, kv_heads * dv); y (T, heads * dv). Below, one head of one
 //            sequence: Q, K, V, Y have L rows. Query head h reads key/value head h / (heads / kv_heads).
 // Forward    S = c Q K'                                                     (1)
-//            Z = f(S) + B,  f = identity or cap tanh(. / cap),  B_ij = -slope_h (i - j) (ALiBi) or 0         (2)
+//            Z = f(S) + B,  f = identity or cap tanh(. / cap),  B_ij = -slope_h (i - j), R[bucket(j - i), h] or 0   (2)
 //            A_ij = exp(Z_ij - z_i),  z_i = ln sum_j exp(Z_ij), over visible j; 0 elsewhere                 (3)
 //            Y = A V                                                        (4)
 // Backward   dV = A' dY                                                     (5)
 //            dA = dY V'                                                     (6)
 //            dZ = A o (dA - D),  D_i = <A_i, dA_i>                          (7)
-//            dS = f'(S) o dZ                                                (8)
+//            dS = f'(S) o dZ,  dR[u, h] = sum of dZ_ij with bucket(j - i) = u                               (8)
 //            dQ = c dS K,  dK = c dS' Q, summed over the query heads that share the key head                (9)
 // Kept       for each token and head: z, mean of the scores, their squared deviations, entropy, sum of squared weights.
 //            S is made again on the way up rather than stored: memory stays linear in L.
@@ -20,6 +20,7 @@
 // Assumes    q, k, v Gaussian given their kernels; dy independent of them
 // Derived in docs/derivations/attention.md
 #include <algorithm>
+#include <cmath>
 
 #include "stepzero/kernels/gemm.hpp"
 #include "stepzero/kernels/rows.hpp"
@@ -39,11 +40,16 @@ struct Attention {
   Index window = 0;                // keys a query sees to each side, itself included; 0: all
   double softcap = 0;              // 0: none
   std::vector<double> alibi = {};  // one slope a head; empty: none
+  Index buckets = 0;               // rows of R: distances that share a learned bias; 0: none
+  Index farthest = 128;            // distances from here on are in the last bucket
+  bool cross = false;              // keys and values belong to other tokens than the queries
 
   [[nodiscard]] int inputs() const { return 3; }
   [[nodiscard]] Index channels() const { return heads * value_dim; }
   [[nodiscard]] Index keep() const { return heads * kept; }
-  [[nodiscard]] std::vector<ParamShape> params() const { return {}; }
+  [[nodiscard]] std::vector<ParamShape> params() const {
+    return buckets > 0 ? std::vector<ParamShape>{{buckets, heads, buckets, heads}} : std::vector<ParamShape>{};
+  }
 
   template <class S>
   void forward(const Down<S>& p) const {
@@ -62,7 +68,13 @@ struct Attention {
     const View<S> dv = own_v ? v_memory.view() : p.dx[2].d;
     if (own_k || !p.dx[1].add) clear(dk);
     if (own_v || !p.dx[2].add) clear(dv);
-    parallel_for(p.batch.sequences * heads, [&](Index item) { backward_head(p, item / heads, item % heads, dk, dv); });
+    Tensor<S> dr(buckets > 0 ? p.batch.sequences : 0, heads * buckets);  // each sequence's own
+    if (buckets > 0) clear(dr.view());
+    parallel_for(p.batch.sequences * heads, [&](Index item) {
+      const Index b = item / heads, h = item % heads;
+      backward_head(p, b, h, dk, dv, buckets > 0 ? dr.view().row(b) + h * buckets : nullptr);
+    });
+    if (buckets > 0 && p.dtheta[0].wanted()) sum_sequences(View<const S>(dr), p.dtheta[0]);
     if (group > 1) {
       sum_group(View<const S>(dk), p.dx[1], key_dim);
       sum_group(View<const S>(dv), p.dx[2], value_dim);
@@ -100,11 +112,11 @@ struct Attention {
   // For those who hold one head themselves: a row of scores over a whole sequence (already scaled) to its weights, and the
   // five kept numbers; `slope`, where a softcap asks for it, receives f'(S).
   template <class S>
-  void weights(S* row, S* kept_row, Index i, Index length, S* slope) const {
+  void weights(S* row, S* kept_row, Index i, Index length, S* slope, View<const S> table = {}) const {
     const Range see = visible(i, length);
     clear_outside(row, length, see.begin, see.end);
     if (slope != nullptr) std::fill_n(slope, length, S(0));
-    softmax_row(row + see.begin, kept_row, i, see, 0, slope != nullptr ? slope + see.begin : nullptr);
+    softmax_row(row + see.begin, kept_row, i, see, 0, table, slope != nullptr ? slope + see.begin : nullptr);
   }
   // In: weights a, d = dA. Out: d = dS.
   template <class S>
@@ -112,6 +124,19 @@ struct Attention {
     const S mean = dot_row(a, d, n);
     for (Index j = 0; j < n; ++j) d[j] = a[j] * (d[j] - mean);           // (7)
     for (Index j = 0; slope != nullptr && j < n; ++j) d[j] *= slope[j];  // (8)
+  }
+
+  // The row of R for a key `ahead` of its query: near distances have one each, far ones share, up to `farthest`. In float, as
+  // the class computes it.
+  [[nodiscard]] Index bucket(Index ahead) const {
+    const Index half = causal ? buckets : buckets / 2;
+    const Index first = !causal && ahead > 0 ? half : 0;
+    const Index distance = causal ? std::max<Index>(-ahead, 0) : std::abs(ahead);
+    const Index near = half / 2;
+    if (distance < near) return first + distance;
+    const auto ratio = static_cast<float>(std::log(static_cast<double>(farthest) / static_cast<double>(near)));
+    const float far = std::log(static_cast<float>(distance) / static_cast<float>(near)) / ratio * static_cast<float>(half - near);
+    return first + std::min(near + static_cast<Index>(far), half - 1);
   }
 
   struct Range {
@@ -152,7 +177,7 @@ struct Attention {
 
   // Z of (2) in place of S, for the visible keys of row i; `slope` (where a softcap asks for it) receives f'(S).
   template <class S>
-  void bend_row(S* s, S* slope, Index i, Range see, Index h) const {
+  void bend_row(S* s, S* slope, Index i, Range see, Index h, View<const S> table) const {
     const Index n = see.end - see.begin;
     if (softcap > 0) {
       softcap_row(s, n, softcap);
@@ -162,6 +187,7 @@ struct Attention {
       const double m = alibi[static_cast<std::size_t>(h)];
       for (Index j = 0; j < n; ++j) s[j] -= S(m * static_cast<double>(i - (see.begin + j)));
     }
+    for (Index j = 0; buckets > 0 && j < n; ++j) s[j] += table(bucket(see.begin + j - i), h);
   }
 
   template <class S>
@@ -185,7 +211,7 @@ struct Attention {
         const Index i = piece.i0 + r;
         const Range see = visible(i, p.batch.length);
         clear_outside(a.row(r), a.cols, see.begin - piece.keys.begin, see.end - piece.keys.begin);
-        softmax_row(a.row(r) + (see.begin - piece.keys.begin), p.keep.row(b * p.batch.length + i) + h * kept, i, see, h);
+        softmax_row(a.row(r) + (see.begin - piece.keys.begin), p.keep.row(b * p.batch.length + i) + h * kept, i, see, h, table_of(p));
       }
       gemm(Trans::no, Trans::no, S(1), View<const S>(a), piece.v, S(0),
            p.y.block(b * p.batch.length + piece.i0, piece.rows, h * value_dim, value_dim));  // (4)
@@ -194,13 +220,13 @@ struct Attention {
 
   // Scores to weights, for the visible keys; fills the five kept numbers.
   template <class S>
-  void softmax_row(S* s, S* kept_row, Index i, Range see, Index h, S* slope = nullptr) const {
+  void softmax_row(S* s, S* kept_row, Index i, Range see, Index h, View<const S> table, S* slope = nullptr) const {
     using std::log;
     const Index n = see.end - see.begin;
     const S mean = row_sum<S>(n, [&](Index j) { return s[j]; }) / S(static_cast<double>(n));
     kept_row[1] = mean;
     kept_row[2] = row_sum<S>(n, [&](Index j) { return (s[j] - mean) * (s[j] - mean); });
-    bend_row(s, slope, i, see, h);  // (2)
+    bend_row(s, slope, i, see, h, table);  // (2)
     const S top = max_row(s, n);
     // entropy = z - sum_j A_j Z_j, from sums of exp(Z - top) and (Z - top) exp(Z - top) while the row is hot
     S total = S(0), moment = S(0);
@@ -226,7 +252,7 @@ struct Attention {
   }
 
   template <class S>
-  void backward_head(const Up<S>& p, Index b, Index h, View<S> dk_all, View<S> dv_all) const {
+  void backward_head(const Up<S>& p, Index b, Index h, View<S> dk_all, View<S> dv_all, S* dr) const {
     const Index length = p.batch.length;
     const Index start = b * length;
     Tensor<S> a_memory(block, length), d_memory(block, length), slope_memory(softcap > 0 ? block : 0, length);
@@ -244,7 +270,7 @@ struct Attention {
         clear_outside(d.row(r), n, offset, see.end - piece.keys.begin);
         S* slope = softcap > 0 ? slope_memory.view().row(r) : nullptr;
         const S z = p.keep(start + piece.i0 + r, h * kept);
-        backward_row(a.row(r) + offset, d.row(r) + offset, slope, z, piece.i0 + r, see, h);
+        backward_row(a.row(r) + offset, d.row(r) + offset, slope, z, piece.i0 + r, see, h, table_of(p), dr);
       }
       gemm(Trans::yes, Trans::no, S(1), View<const S>(a), dy, S(1),
            dv_all.block(start + piece.keys.begin, n, h * value_dim, value_dim));  // (5)
@@ -257,15 +283,36 @@ struct Attention {
     });
   }
 
-  // In: a = scores, d = dA. Out: a = A, d = dS.
+  // In: a = scores, d = dA. Out: a = A, d = dS; dr, where there is a table, grows by its gradient.
   template <class S>
-  void backward_row(S* a, S* d, S* slope, S z, Index i, Range see, Index h) const {
+  void backward_row(S* a, S* d, S* slope, S z, Index i, Range see, Index h, View<const S> table, S* dr) const {
     const Index n = see.end - see.begin;
-    bend_row(a, slope, i, see, h);  // (2)
+    bend_row(a, slope, i, see, h, table);  // (2)
     // z is rounded: dividing by the sum takes its error out of every weight of the row
     const S inverse = S(1) / exp_row(a, z, a, n);
     for (Index j = 0; j < n; ++j) a[j] *= inverse;  // (3)
-    through_softmax(a, d, slope, n);
+    through_softmax<S>(a, d, dr == nullptr ? slope : nullptr, n);
+    for (Index j = 0; dr != nullptr && j < n; ++j) {
+      dr[bucket(see.begin + j - i)] += d[j];  // (8)
+      if (slope != nullptr) d[j] *= slope[j];
+    }
+  }
+
+  template <class Door>
+  [[nodiscard]] auto table_of(const Door& p) const {
+    using Table = std::remove_cvref_t<decltype(p.theta[0])>;
+    return buckets > 0 ? p.theta[0] : Table();
+  }
+
+  template <class S>
+  void sum_sequences(View<const S> own, const Into<S>& into) const {
+    for (Index u = 0; u < buckets; ++u) {
+      for (Index h = 0; h < heads; ++h) {
+        S sum = S(0);
+        for (Index b = 0; b < own.rows; ++b) sum += own(b, h * buckets + u);
+        store(into, u, h, sum);
+      }
+    }
   }
 
   template <class S>

@@ -9,7 +9,7 @@ namespace {
 
 // The series is good where scores are small and nothing but their variance matters.
 bool series_serves(const Attention& op, const Moment& q, const Moment& k) {
-  if (op.softcap > 0 || !op.alibi.empty() || q.unit_heads || q.rotary != nullptr) return false;
+  if (op.softcap > 0 || !op.alibi.empty() || op.buckets > 0 || q.unit_heads || q.rotary != nullptr) return false;
   double top_q = 0, top_k = 0;
   for (Index t = 0; t < q.K.tokens(); ++t) {
     top_q = std::max(top_q, q.K(t, t));
@@ -23,7 +23,7 @@ bool series_serves(const Attention& op, const Moment& q, const Moment& k) {
 
 Moment Attention::push(const PushDoor& p) const {
   const Moment &q = *p.x[0], &k = *p.x[1], &v = *p.x[2];
-  Moment y = series_serves(*this, q, k) ? push_series(*this, p.batch, q, k, v) : push_sampled(*this, p.batch, q, k, v, p.draws);
+  Moment y = series_serves(*this, q, k) ? push_series(*this, p.batch, q, k, v) : push_sampled(*this, p);
   y.noise = v.noise;
   y.swing = v.swing;
   y.drift += v.drift;

@@ -9,7 +9,7 @@ Moment push_series(const Attention& op, const Batch& batch, const Moment& q, con
 Pulled pull_series(const Attention& op, const PullDoor& p);
 
 // Synthetic heads, drawn from the node's own stream: attention_sampler.cpp
-Moment push_sampled(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v, Draws draws);
+Moment push_sampled(const Attention& op, const PushDoor& p);
 Pulled pull_sampled(const Attention& op, const PullDoor& p);
 
 }  // namespace stepzero

@@ -9,6 +9,7 @@
 // that the wire's noise stands for. Heads are drawn until the standard errors of what they yield are small enough.
 #include <array>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,6 @@
 #include "stepzero/ops/attention_expect.hpp"
 #include "stepzero/ops/attention_moments.hpp"
 #include "stepzero/ops/attention_sums.hpp"
-#include "stepzero/ops/rotary.hpp"
 
 namespace stepzero {
 
@@ -31,17 +31,20 @@ class Sampler {
   static constexpr double enough = 0.003;    // relative standard error of a second moment; of the entropy in nats
   static constexpr double enough_qk = 0.02;  // and of what reaches q and k
 
-  Sampler(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v, Draws draws)
+  Sampler(const Attention& op, const Batch& batch, std::span<const Moment* const> x, std::span<const Law> theta, Draws draws)
       : op_(op),
         batch_(batch),
         draws_(draws),
         tokens_(batch.tokens()),
-        q_(q),
-        k_(k),
-        v_(v),
-        values_(v, v.shared_noise(), batch.length, draws.place) {
+        q_(*x[0]),
+        k_(*x[1]),
+        v_(*x[2]),
+        stem_(stem_of(op, q_, k_)),
+        values_(v_, v_.shared_noise() - (k_.tail ? stem_.noise : 0), batch.length, draws.place) {
     one_ = op;
     one_.heads = one_.kv_heads = 1;
+    if (op.buckets > 0) bias_ = theta[0];
+    if (apart()) queries_.emplace(stem_, stem_.noise, batch.length, draws.place + (1ULL << 32));
     const double t = static_cast<double>(tokens_), dk = static_cast<double>(op.key_dim);
     // A third of the effort goes down: what it yields is what everything behind reads.
     constexpr double any_head = 4e6;  // what a head costs however short the sequence
@@ -63,31 +66,44 @@ class Sampler {
 
   struct Head {
     Tensor<float> factor;   // of the redrawn kernel of v, (T, rank)
+    Tensor<float> queries;  // the same of q, where its tokens are others or v is made from a narrow wire of its own
     Tensor<float> q, k, a;  // a: (T, L), the weights of each token over its own sequence
     Tensor<float> slope;    // of the softcap, like a
     Tensor<float> keep;
     Attention op;
+    Tensor<float> table;  // of learned biases
+    [[nodiscard]] const Tensor<float>& query_factor() const { return queries.rows() > 0 ? queries : factor; }
   };
 
   [[nodiscard]] Head head(Index i) const {
-    Head h{values_.root(i),
+    Tensor<float> stem = queries_ ? queries_->root(i) : Tensor<float>();
+    Head h{k_.tail ? values_.root(i, stem) : values_.root(i),
+           std::move(stem),
            {},
            {},
            Tensor<float>(tokens_, batch_.length),
            Tensor<float>(op_.softcap > 0 ? tokens_ : 0, batch_.length),
            Tensor<float>(tokens_, one_.keep()),
-           one_};
+           one_,
+           normals(op_.buckets, 1, "bias", i)};
+    for (Index u = 0; u < op_.buckets; ++u) {
+      h.table(u, 0) = static_cast<float>(bias_.mean + std::sqrt(bias_.variance) * static_cast<double>(h.table(u, 0)));
+    }
     if (!op_.alibi.empty()) {
       const double golden = static_cast<double>(i) * 0.6180339887498949;  // spreads any number of heads over the slopes
       h.op.alibi = {op_.alibi[static_cast<std::size_t>((golden - std::floor(golden)) * static_cast<double>(op_.heads))]};
     }
-    h.q = draw_side(h.factor, q_, "q", i);
-    h.k = draw_side(h.factor, k_, "k", i);
+    h.q = draw_side(h.query_factor(), queries_from(), q_, "q", i);
+    h.k = draw_side(h.factor, v_, k_, "k", i);
+    if (k_.tail) draw_tail(h.queries, h.k, i);
+    if (q_.rotary != nullptr) h.q = turned(h.q, *q_.rotary, batch_, 1);
+    if (k_.rotary != nullptr) h.k = turned(h.k, *k_.rotary, batch_, 1);
     for (Index b = 0; b < batch_.sequences; ++b) {
       gemm(Trans::no, Trans::yes, static_cast<float>(op_.scale), of(h.q, b), of(h.k, b), 0.0F, rows(h.a, b));
     }
     for (Index t = 0; t < tokens_; ++t)
-      h.op.weights(h.a.view().row(t), h.keep.view().row(t), batch_.position(t), batch_.length, slope_row(h, t));
+      h.op.weights(h.a.view().row(t), h.keep.view().row(t), batch_.position(t), batch_.length, slope_row(h, t),
+                   View<const float>(h.table.view()));
     return h;
   }
 
@@ -172,20 +188,22 @@ class Sampler {
     std::vector<double> others;  // the square of what the other heads put out
     for (Index t = 0; t < tokens_; ++t) others.push_back(static_cast<double>(op_.heads - 1) * y.K(t, t));
     const bool leans = 1 - dy.along > 0.01 * static_cast<double>(op_.heads);  // below, it is a hundredth of a part
-    const bool turns = q_.rotary != nullptr || k_.rotary != nullptr;
-    constexpr Index few = 32;
+    const bool turns = q_.rotary != nullptr || k_.rotary != nullptr || k_.tail;
+    const Index needed = turns || op_.buckets > 0 ? most_up_ : 32;  // heads with drawn gradients
     struct Slot {
-      Tensor<float> gq, gk, gv, q_before, k_before;
-      double q_inner = 0, k_inner = 0;  // with the values' kernel: what a weight's gradient has of it
+      Tensor<float> gq, gk, gv, q_before, k_before, k_tail;
+      double q_inner = 0, k_inner = 0;  // with the inputs' kernels: what a weight's gradient has of it
       double q_drawn = 0, k_drawn = 0;  // the same of a drawn gradient
+      double table = 0;                 // of the positions' biases, drawn
     };
     std::vector<Slot> slots(together);
     const auto square = [&] { return Tensor<float>(tokens_, tokens_); };
-    for (Slot& s : slots) s = {square(), square(), square(), square(), square()};
-    constexpr std::array parts = {&Slot::gq, &Slot::gk, &Slot::gv, &Slot::q_before, &Slot::k_before};
+    for (Slot& s : slots) s = {square(), square(), square(), square(), square(), square()};
+    std::vector parts = {&Slot::gq, &Slot::gk, &Slot::gv, &Slot::q_before, &Slot::k_before};
+    if (k_.tail) parts.push_back(&Slot::k_tail);
     std::vector<Matrix> sums;
     for (std::size_t i = 0; i < parts.size(); ++i) sums.push_back(zeros(tokens_));
-    double q_inner = 0, k_inner = 0;
+    double q_inner = 0, k_inner = 0, table = 0;
     Seen<5> seen;
     Seen<2> drawn;
     Index heads = 0;
@@ -198,24 +216,32 @@ class Sampler {
           gram(to_values(h, up), to.gv);
           // the softmax takes out what all values share, and without a cap what all keys share: floats could not
           Tensor<float> V = square();
-          gram(centred(h.factor), V);
+          gram(centred(h.factor, batch_), V);
           const bool capped = h.slope.rows() > 0;
-          const Tensor<float> keys = capped ? Tensor<float>() : centred(h.k);
-          const GivenHead given{
-              whole(h.a), capped ? whole(sloped(h)) : Tensor<float>(), h.q, capped ? h.k : keys, static_cast<float>(op_.scale), V};
+          const Tensor<float> keys = capped ? Tensor<float>() : centred(h.k, batch_);
+          const GivenHead given{whole(h.a, batch_),
+                                capped ? whole(by_entry(h.a, h.slope), batch_) : Tensor<float>(),
+                                h.q,
+                                capped ? h.k : keys,
+                                static_cast<float>(op_.scale),
+                                V};
           const Tensor<float> field = product(Trans::yes, Trans::no, up, up);
           expected_grams(given, field, to.gq, to.gk);
           gram(h.factor, V);
           if (leans) take_out_along(given, dy.along, others, field, to.gq, to.gk);
-          to.q_inner = inner(V, to.gq);
+          Tensor<float> Q = square();
+          gram(h.query_factor(), Q);
+          to.q_inner = inner(Q, to.gq);
           to.k_inner = inner(V, to.gk);
-          if (!turns && i >= few) return;
+          if (i >= needed) return;
           Sides d = to_scores(h, up, i);
-          if (q_.rotary != nullptr) d.q = turned(d.q, *q_.rotary, -1);
-          if (k_.rotary != nullptr) d.k = turned(d.k, *k_.rotary, -1);
+          to.table = d.table;
+          if (q_.rotary != nullptr) d.q = turned(d.q, *q_.rotary, batch_, -1);
+          if (k_.rotary != nullptr) d.k = turned(d.k, *k_.rotary, batch_, -1);
           gram(d.q, to.q_before);
           gram(d.k, to.k_before);
-          to.q_drawn = inner(V, to.q_before);
+          if (k_.tail) gram(d.k.view().columns(op_.key_dim - k_.tail->channels, k_.tail->channels), to.k_tail);
+          to.q_drawn = inner(Q, to.q_before);
           to.k_drawn = inner(V, to.k_before);
         },
         [&](Index n) {
@@ -227,31 +253,36 @@ class Sampler {
           for (const Slot& s : slots) {
             q_inner += turns ? s.q_drawn : s.q_inner;
             k_inner += turns ? s.k_drawn : s.k_inner;
+            table += s.table;
             seen.add({trace(s.gv), s.q_inner, s.k_inner, trace(s.gq), trace(s.gk)});
-            if (turns || before < few) drawn.add({s.q_drawn, s.k_drawn});
+            if (before < needed) drawn.add({s.q_drawn, s.k_drawn});
           }
           const auto sure = [&](std::size_t i, double error) { return seen.error(i) <= error * seen.mean(i); };
           return sure(0, enough) && sure(1, 2 * enough_qk) && sure(2, 2 * enough_qk) && sure(3, enough_qk) && sure(4, enough_qk);
         });
     const double share = size / static_cast<double>(heads);
     const auto mean = [&](std::size_t part) { return mean_of(sums[part], share); };
-    const auto gain = [&](double own, const Kernel& g) {
-      const double plain = frobenius(v_.K, g);
+    const auto gain = [&](double own, const Kernel& g, const Kernel& K) {
+      const double plain = frobenius(K, g);
       return plain > 0 ? own * share / plain : 1;
     };
     const auto level = [&](const auto& list, std::size_t i) {
       return list.variance(i) / (list.mean(i) * list.mean(i) * static_cast<double>(op_.heads));
     };
-    const auto side = [&](std::size_t part, double own) {
+    const auto side = [&](std::size_t part, double own, const Kernel& K) {
       const Kernel g = mean(part);
       const Kernel before = turns ? mean(part + 3) : g;
-      return Adjoint{
-          .G = g, .before_rotary = turns ? with_sizes(before, g) : g, .level = level(drawn, part), .weight_gain = gain(own, before)};
+      return Adjoint{.G = g,
+                     .before_rotary = turns ? with_sizes(before, before, g) : g,
+                     .level = level(drawn, part),
+                     .weight_gain = gain(own, before, K)};
     };
     Pulled out;
-    out.dx.push_back(side(0, q_inner));
-    out.dx.push_back(side(1, k_inner));
+    out.dx.push_back(side(0, q_inner, queries_from().K));
+    out.dx.push_back(side(1, k_inner, v_.K));
     out.dx.push_back({.G = mean(2), .level = level(seen, 0)});
+    if (k_.tail) out.dx[1].tail = with_sizes(mean(5), mean(4), mean(1));
+    if (op_.buckets > 0) out.dtheta = {table * share};  // share: of one head, of which the sum is wanted
     return out;
   }
 
@@ -265,56 +296,34 @@ class Sampler {
     return node_normals(draws_.place, name, i, n, columns);
   }
 
-  // A head of q or k: the kernel of v scaled token by token to theirs, then the norm and the rotation the model has.
-  [[nodiscard]] Tensor<float> draw_side(const Tensor<float>& factor, const Moment& m, const char* name, Index i) const {
+  // Whether q is drawn from a kernel of its own: that of its tokens, or of what a narrow wire to k and v was made from.
+  [[nodiscard]] bool apart() const { return op_.cross || k_.tail; }
+  [[nodiscard]] const Moment& queries_from() const { return apart() ? stem_ : v_; }
+
+  // A head of q or k: the kernel drawn for `from` scaled token by token to theirs, then the norm that the model has.
+  [[nodiscard]] Tensor<float> draw_side(const Tensor<float>& factor, const Moment& from, const Moment& m, const char* name, Index i) const {
     const Index dk = op_.key_dim;
     Tensor<float> x = product(Trans::no, Trans::no, factor, normals(factor.cols(), dk, name, i));
     const Kernel& base = m.before_heads ? *m.before_heads : m.K;
+    const Index tail = m.tail ? m.tail->channels : 0;
     for (Index t = 0; t < tokens_; ++t) {
       float* row = x.view().row(t);
-      const double v = v_.K(t, t);
-      auto a = static_cast<float>(v > 0 ? std::sqrt(base(t, t) / v) : 0);
+      const double v = from.K(t, t), end = m.tail ? m.tail->K(t, t) : 0;
+      const double front = (static_cast<double>(dk) * base(t, t) - static_cast<double>(tail) * end) / static_cast<double>(dk - tail);
+      auto a = static_cast<float>(v > 0 ? std::sqrt(std::max(front, 0.0) / v) : 0);
       if (m.unit_heads) {
         const float square = dot_row(row, row, dk);
         a = square > 0 ? std::sqrt(static_cast<float>(m.K(t, t) * static_cast<double>(dk)) / square) : 0;
       }
       for (Index c = 0; c < dk; ++c) row[c] *= a;
     }
-    return m.rotary == nullptr ? std::move(x) : turned(x, *m.rotary, 1);
+    return x;
   }
-
-  [[nodiscard]] Tensor<float> turned(const Tensor<float>& x, const Rotary& rotary, double direction) const {
-    Rotary one = rotary;
-    one.heads = 1;
-    Tensor<float> out(x.rows(), x.cols());
-    one.turn(batch_, View<const float>(x), Into<float>{out.view()}, direction);
-    return out;
-  }
-
-  // over all tokens of the batch
-  [[nodiscard]] Tensor<float> whole(const Tensor<float>& weights) const {
-    Tensor<float> out(tokens_, tokens_);
-    std::fill_n(out.data(), out.size(), 0.0F);
-    for (Index t = 0; t < tokens_; ++t) std::copy_n(weights.view().row(t), batch_.length, out.view().row(t) + (t - batch_.position(t)));
-    return out;
-  }
-  // less the mean over the tokens of each sequence
-  [[nodiscard]] Tensor<float> centred(const Tensor<float>& x) const {
-    Tensor<float> out(x.rows(), x.cols());
-    for (Index b = 0; b < batch_.sequences; ++b) {
-      const View<const float> from = of(x, b);
-      const View<float> to = rows(out, b);
-      const std::vector<float> mean = mean_token(from);
-      for (Index t = 0; t < batch_.length; ++t) {
-        for (Index c = 0; c < x.cols(); ++c) to(t, c) = from(t, c) - mean[c];
-      }
-    }
-    return out;
-  }
-  [[nodiscard]] static Tensor<float> sloped(const Head& h) {
-    Tensor<float> out(h.a.rows(), h.a.cols());
-    hadamard(View<const float>(h.a), View<const float>(h.slope), out.view());
-    return out;
+  // The tail's own channels of k.
+  void draw_tail(const Tensor<float>& factor, Tensor<float>& k, Index i) const {
+    const Index tail = k_.tail->channels;
+    const Tensor<float> x = product(Trans::no, Trans::no, factor, normals(factor.cols(), tail, "tail", i));
+    for (Index t = 0; t < tokens_; ++t) std::copy_n(x.view().row(t), tail, k.view().row(t) + (op_.key_dim - tail));
   }
 
   // A F
@@ -353,6 +362,7 @@ class Sampler {
 
   struct Sides {
     Tensor<float> q, k;
+    double table = 0;  // squared norm of the biases' gradient
   };
 
   [[nodiscard]] Sides to_scores(const Head& h, const Tensor<float>& up, Index i) const {
@@ -360,14 +370,19 @@ class Sampler {
     Tensor<float> d(tokens_, batch_.length);
     Sides out{Tensor<float>(tokens_, op_.key_dim), Tensor<float>(tokens_, op_.key_dim)};
     const auto c = static_cast<float>(op_.scale);
+    std::vector<double> bias(static_cast<std::size_t>(op_.buckets), 0.0);
     for (Index b = 0; b < batch_.sequences; ++b) {
       gemm(Trans::no, Trans::yes, 1.0F, of(dy, b), of(h.factor, b), 0.0F, rows(d, b));
       for (Index t = b * batch_.length; t < (b + 1) * batch_.length; ++t) {
         Attention::through_softmax(h.a.view().row(t), d.view().row(t), slope_row(h, t), batch_.length);
+        for (Index j = 0; op_.buckets > 0 && j < batch_.length; ++j) {
+          bias[static_cast<std::size_t>(op_.bucket(j - batch_.position(t)))] += static_cast<double>(d(t, j));
+        }
       }
       gemm(Trans::no, Trans::no, c, of(d, b), of(h.k, b), 0.0F, rows(out.q, b));
       gemm(Trans::yes, Trans::no, c, of(d, b), of(h.q, b), 0.0F, rows(out.k, b));
     }
+    for (const double g : bias) out.table += g * g;
     return out;
   }
 
@@ -378,19 +393,18 @@ class Sampler {
   const Moment& q_;
   const Moment& k_;
   const Moment& v_;
+  Moment stem_;  // what q is drawn from, where it is not what v is
   KernelDraw values_;
+  std::optional<KernelDraw> queries_;
+  Law bias_;
   Attention one_;
   Index most_down_ = 0, most_up_ = 0;  // heads
 };
 
 }  // namespace
 
-Moment push_sampled(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v, Draws draws) {
-  return Sampler(op, batch, q, k, v, draws).push();
-}
+Moment push_sampled(const Attention& op, const PushDoor& p) { return Sampler(op, p.batch, p.x, p.theta, p.draws).push(); }
 
-Pulled pull_sampled(const Attention& op, const PullDoor& p) {
-  return Sampler(op, p.batch, *p.x[0], *p.x[1], *p.x[2], p.draws).pull(p.y, p.dy);
-}
+Pulled pull_sampled(const Attention& op, const PullDoor& p) { return Sampler(op, p.batch, p.x, p.theta, p.draws).pull(p.y, p.dy); }
 
 }  // namespace stepzero

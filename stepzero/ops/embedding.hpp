@@ -49,6 +49,9 @@ struct TokenEmbedding {
   Index vocab = 0;
   Index width = 0;
   Index padding = none;  // the id whose row gets no gradient from here (nn.Embedding's padding_idx)
+  bool encoder = false;  // reads the ids of the encoder
+
+  [[nodiscard]] const std::vector<std::int32_t>& ids(const Batch& batch) const { return encoder ? batch.encoder_ids : batch.ids; }
 
   [[nodiscard]] int inputs() const { return 0; }
   [[nodiscard]] Index channels() const { return width; }
@@ -57,25 +60,29 @@ struct TokenEmbedding {
 
   template <class S>
   void forward(const Down<S>& p) const {
-    for (Index t = 0; t < p.y.rows; ++t) std::copy_n(p.theta[0].row(p.batch.ids[t]), width, p.y.row(t));  // (1)
+    const auto& id = ids(p.batch);
+    for (Index t = 0; t < p.y.rows; ++t) std::copy_n(p.theta[0].row(id[t]), width, p.y.row(t));  // (1)
   }
 
   template <class S>
   void backward(const Up<S>& p) const {
-    scatter_rows(p.dy, p.dtheta[0], [&](Index t) -> Index { return p.batch.ids[t] == padding ? none : p.batch.ids[t]; });  // (2)
+    const auto& id = ids(p.batch);
+    scatter_rows(p.dy, p.dtheta[0], [&](Index t) -> Index { return id[t] == padding ? none : id[t]; });  // (2)
   }
 
   [[nodiscard]] Moment push(const PushDoor& p) const {
     const double e = p.theta[0].second_moment();
     Moment y;
-    y.K = Kernel::from(p.batch.tokens(), [&](Index t, Index s) { return p.batch.ids[t] == p.batch.ids[s] ? e : 0; });  // (3)
-    y.own.assign(static_cast<std::size_t>(p.batch.tokens()), 1.0);
+    const auto& id = ids(p.batch);
+    y.K = Kernel::from(p.batch.tokens(), [&](Index t, Index s) { return id[t] == id[s] ? e : 0; });  // (3)
+    if (!encoder) y.own.assign(static_cast<std::size_t>(p.batch.tokens()), 1.0);
     y.noise = 1 / static_cast<double>(width);
     return y;
   }
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
-    const auto meet = [&](Index t, Index s) { return p.batch.ids[t] == p.batch.ids[s] && p.batch.ids[t] != padding; };
+    const auto& id = ids(p.batch);
+    const auto meet = [&](Index t, Index s) { return id[t] == id[s] && id[t] != padding; };
     return {{}, {sum_where(p.dy.G, meet)}};  // (4)
   }
 };

@@ -140,6 +140,7 @@ struct Linear {
     up.dx[0].damp = p.dy.damp;
     up.dx[0].along = p.dy.along;  // <dx, x> = <dy, y>
     if (!p.dy.radial.empty()) add_radial(p.x[0]->K, n, p.dy.radial, up.dx[0]);
+    up.dx[0].shared = p.dy.shared;  // <dx_t, x_s> = <dy_t, y_s>, and (6) has what it adds to G
     const double less = p.dy.damp * (p.x[0]->token_drift + p.x[0]->own_sampling());  // the gradient is small where x is large
     up.dtheta.assign(static_cast<std::size_t>(pieces), n * frobenius(p.x[0]->K, p.dy.G) * p.dy.weight_gain * share * (1 - less));  // (7)
     if (bias) up.dtheta.resize(static_cast<std::size_t>(2 * pieces), p.dy.G.sum() * share);

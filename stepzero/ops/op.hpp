@@ -31,9 +31,11 @@ namespace stepzero {
 struct Batch {
   Index sequences = 1;
   Index length = 1;
-  std::vector<std::int32_t> ids;      // inputs
-  std::vector<std::int32_t> targets;  // what position t is scored against; negative: not scored
-  std::uint64_t seed = 0;             // for ops that draw (dropout)
+  std::vector<std::int32_t> ids;               // inputs
+  std::vector<std::int32_t> targets;           // what position t is scored against; negative: not scored
+  std::uint64_t seed = 0;                      // for ops that draw (dropout)
+  std::vector<std::int32_t> encoder_ids = {};  // inputs of an encoder beside the decoder that reads `ids`, as many
+  std::vector<float> pixels = {};              // of vision models: [sequences][colours][height][width]
 
   [[nodiscard]] Index tokens() const { return sequences * length; }
   [[nodiscard]] Index position(Index t) const { return t % length; }

@@ -1,6 +1,6 @@
 #pragma once
 // What       Each pair of channels of a head turns by an angle that grows with the position.
-// Shapes     x, y (T, heads * head_dim); the first `turned` channels of each head turn, the rest pass.
+// Shapes     x, y (T, heads * head_dim); `turned` channels of each head turn, from channel `first` on; the rest pass.
 // Forward    (y_a, y_b) = f R(pos w_i) (x_a, x_b),  R(p) = [cos p, -sin p; sin p, cos p]       (1)
 //            w_i = base^(-2i / turned); pair i is channels (i, i + turned/2), or (2i, 2i + 1) interleaved (GPT-J);
 //            f = 1, or what a long-context rule multiplies the turned channels by (YaRN)
@@ -23,6 +23,7 @@ struct Rotary {
   Index heads = 1;
   Index head_dim = 2;
   Index turned = 2;  // even, at most head_dim
+  Index first = 0;   // channel of the head; latent attention turns the last ones
   double base = 10000;
   bool interleaved = false;
   std::vector<double> frequencies = {};  // turned/2 of them where a scaling rule changes them; empty: the rule above
@@ -51,14 +52,14 @@ struct Rotary {
   [[nodiscard]] Moment push(const PushDoor& p) const {
     Moment y = *p.x[0];
     if (!y.before_heads) y.before_heads = y.K;
-    y.K = turned_kernel(p.batch, y.K);  // (3)
+    y.K = turned_kernel(p.batch, y.K, y.tail ? y.tail->K : y.K);  // (3)
     y.rotary = this;
     return y;
   }
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
-    const Kernel G = p.dy.before_rotary ? *p.dy.before_rotary : turned_kernel(p.batch, p.dy.G);  // (4)
-    return {{{.G = G, .weight_gain = p.dy.weight_gain}}, {}};
+    const Kernel G = p.dy.before_rotary ? *p.dy.before_rotary : turned_kernel(p.batch, p.dy.G, p.dy.G);  // (4)
+    return {{{.G = G, .tail = p.dy.tail, .weight_gain = p.dy.weight_gain}}, {}};
   }
 
   // y = x turned by direction * position
@@ -71,15 +72,16 @@ struct Rotary {
   }
 
  private:
-  [[nodiscard]] Kernel turned_kernel(const Batch& batch, const Kernel& K) const {
+  // `tail` is the kernel of the channels that turn.
+  [[nodiscard]] Kernel turned_kernel(const Batch& batch, const Kernel& K, const Kernel& tail) const {
     const std::shared_ptr<const Tensor<double>> table = angles(batch.length);
-    std::vector<double> r(static_cast<std::size_t>(batch.length), static_cast<double>(head_dim - turned));
+    std::vector<double> r(static_cast<std::size_t>(batch.length), -static_cast<double>(turned));  // what the turn changes
     for (Index d = 0; d < batch.length; ++d) {
       for (Index i = 0; i < turned / 2; ++i) r[static_cast<std::size_t>(d)] += 2 * stretch * stretch * (*table)(d, i);
     }
     return Kernel::from(K.tokens(), [&](Index t, Index s) {
       const Index distance = std::abs(batch.position(t) - batch.position(s));
-      return K(t, s) * r[static_cast<std::size_t>(distance)] / static_cast<double>(head_dim);
+      return K(t, s) + tail(t, s) * r[static_cast<std::size_t>(distance)] / static_cast<double>(head_dim);
     });
   }
 
@@ -114,7 +116,7 @@ struct Rotary {
       y[i] = cos * x[i] - sin * x[half + i];
       y[half + i] = sin * x[i] + cos * x[half + i];
     }
-    std::copy(x + turned, x + head_dim, y + turned);
+    std::copy(x + turned, x + head_dim - first, y + turned);
   }
 
   template <class S>
@@ -123,7 +125,8 @@ struct Rotary {
     const Index step = interleaved ? 2 : 1;
     const Index other = interleaved ? 1 : half;
     for (Index h = 0; h < heads; ++h) {
-      const Index start = h * head_dim;
+      for (Index c = h * head_dim; c < h * head_dim + first; ++c) store(y, t, c, x(t, c));
+      const Index start = h * head_dim + first;
       if (!y.add && !interleaved) {
         turn_halves(x.row(t) + start, y.d.row(t) + start, table, direction);
         continue;
@@ -136,7 +139,7 @@ struct Rotary {
         store(y, t, a, cos * x(t, a) - sin * x(t, b));
         store(y, t, b, sin * x(t, a) + cos * x(t, b));
       }
-      for (Index c = start + turned; c < start + head_dim; ++c) store(y, t, c, x(t, c));
+      for (Index c = start + turned; c < (h + 1) * head_dim; ++c) store(y, t, c, x(t, c));
     }
   }
 };

@@ -30,15 +30,15 @@
 
 namespace stepzero {
 
-// A stand-in has the value doors of the op it stands for. The door down is also given the row space of its input, the
-// door up returns the squared norm of the gradient that nobody stores.
+// A stand-in has the value doors of the op it stands for. Both are also given the row space of its first input; the door up
+// returns the squared norms of the gradients that nobody stores, of its first parameters.
 template <class T>
 concept StandIn =
     requires(const T& op, const Down<float>& df, const Down<double>& dd, const Up<float>& uf, const Up<double>& ud, const RowSpace& space) {
       { op.forward(df, space) } -> std::same_as<void>;
       { op.forward(dd, space) } -> std::same_as<void>;
-      { op.backward(uf, space) } -> std::same_as<double>;
-      { op.backward(ud, space) } -> std::same_as<double>;
+      { op.backward(uf, space) } -> std::same_as<std::vector<double>>;
+      { op.backward(ud, space) } -> std::same_as<std::vector<double>>;
     };
 
 struct WeightlessLinear {
@@ -68,18 +68,18 @@ struct WeightlessLinear {
   }
 
   template <class S>
-  double backward(const Up<S>& p, const RowSpace& space) const {
+  std::vector<double> backward(const Up<S>& p, const RowSpace& space) const {
     if (bias) sum_tokens(p.dy, p.dtheta.subspan(pieces));
     const RowSpace down = factor(gram(p.dy, rows), p.dy.rows);  // (3)
     if (!space.finite || !down.finite) {
       if (p.dx[0].wanted()) fill_nan(p.dx[0].d);
       if (p.dtheta[0].wanted()) fill_nan(p.dtheta[0].d);
-      return std::numeric_limits<double>::quiet_NaN();
+      return {std::numeric_limits<double>::quiet_NaN()};
     }
     if (p.dx[0].wanted()) input_gradient(p, space, down);
     if (!rows.empty()) explicit_gradients(p);
     const auto square = [&](const auto& gram) { return View<const double>(gram.data(), space.tokens, space.tokens); };
-    return frobenius(square(space.gram), square(down.gram));  // (6)
+    return {frobenius(square(space.gram), square(down.gram))};  // (6)
   }
 
  private:
@@ -189,6 +189,7 @@ struct SeenEmbedding {
   Index width = 0;
   std::vector<Index> index = {};
   Index padding = TokenEmbedding::none;
+  bool encoder = false;
 
   template <class S>
   void forward(const Down<S>& p, const RowSpace&) const {
@@ -196,11 +197,12 @@ struct SeenEmbedding {
   }
 
   template <class S>
-  double backward(const Up<S>& p, const RowSpace&) const {
+  std::vector<double> backward(const Up<S>& p, const RowSpace&) const {
+    const auto& id = encoder ? p.batch.encoder_ids : p.batch.ids;
     scatter_rows(p.dy, p.dtheta[0], [&](Index t) {
-      return p.batch.ids[t] == padding ? TokenEmbedding::none : index[static_cast<std::size_t>(t)];  // (9)
+      return id[t] == padding ? TokenEmbedding::none : index[static_cast<std::size_t>(t)];  // (9)
     });
-    return 0;
+    return {};
   }
 };
 static_assert(StandIn<SeenEmbedding>);

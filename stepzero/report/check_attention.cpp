@@ -25,7 +25,7 @@ void check_entropy(const Signal& s, const Stack& stack, Findings& out) {
   std::size_t where = 0, uniform = 0, seen = 0;
   for (std::size_t l = 0; l < stack.depth(); ++l) {
     if (stack.layers[l].attention == nullptr) continue;
-    const double share = best(stack.layers[l].attention->entropy) / uniform_entropy(s, l);
+    const double share = best(stack.layers[l].attention->entropy) / uniform_entropy(s, stack, l);
     if (share < lowest) lowest = share, where = l;
     uniform += share > 0.995 ? 1 : 0;
     ++seen;
@@ -36,7 +36,7 @@ void check_entropy(const Signal& s, const Stack& stack, Findings& out) {
     out.push_back({"entropy-collapse", lowest < 0.1 ? Severity::error : Severity::warning, worst.name,
                    fmt::format("entropy {:.3g} of {:.3g} that uniform attention has, scores have variance {:.3g}; below 0.3 of it a query "
                                "sees one or two tokens and its softmax passes little gradient",
-                               best(worst.entropy), uniform_entropy(s, where), best(worst.score_variance)),
+                               best(worst.entropy), uniform_entropy(s, stack, where), best(worst.score_variance)),
                    score_remedy(s.architecture)});
   }
   if (2 * uniform > seen) {

@@ -53,10 +53,10 @@ std::vector<Stack> stacks(const Signal& signal) {
   return found;
 }
 
-double uniform_entropy(const Signal& s, std::size_t layer) {
+double uniform_entropy(const Signal& s, const Stack& stack, std::size_t layer) {
   const Architecture& a = s.architecture;
   const Index window = has_window(a, static_cast<Index>(layer)) ? a.window : s.seq_len;
-  if (!a.causal) return std::log(static_cast<double>(s.seq_len));
+  if (!a.causal || stack.prefix == "encoder.") return std::log(static_cast<double>(s.seq_len));
   double sum = 0;
   for (Index t = 1; t <= s.seq_len; ++t) sum += std::log(static_cast<double>(std::min(t, window)));
   return sum / static_cast<double>(s.seq_len);

@@ -35,7 +35,7 @@ struct Stack {
 std::vector<Stack> stacks(const Signal& signal);
 
 // Mean entropy of attention that looks at everything it may see alike.
-double uniform_entropy(const Signal& signal, std::size_t layer);
+double uniform_entropy(const Signal& signal, const Stack& stack, std::size_t layer);
 
 // What the branches of a block add to the stream, as a share of what enters it: E[branch^2] / E[stream^2].
 double added_share(const Signal& signal, const Stack& stack, std::size_t layer);

@@ -80,7 +80,7 @@ Json depth(const Signal& s, const Stack& stack) {
   Json added = Json::array(), uniform = Json::array();
   for (std::size_t l = 0; l < stack.depth(); ++l) {
     added.push_back(rounded(added_share(s, stack, l)));
-    uniform.push_back(rounded(uniform_entropy(s, l)));
+    uniform.push_back(rounded(uniform_entropy(s, stack, l)));
   }
   static const Value none;
   const auto entropy = [](const Layer& l) -> const Value& { return l.attention == nullptr ? none : l.attention->entropy; };

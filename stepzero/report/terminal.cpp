@@ -47,7 +47,7 @@ double share_of(const Column& c, double value) {
 std::vector<Column> layer_columns(const Signal& s, const Stack& stack, const Look& look) {
   Column signal{std::string("signal ") + look.squared(), {}, true}, gradient{"gradient norm", {}, true}, cosine{"token cosine", {}},
       entropy{"attn entropy", {}}, added{"branches / stream", {}, true}, scores{"score variance", {}, true};
-  entropy.full = uniform_entropy(s, 0);
+  entropy.full = uniform_entropy(s, stack, 0);
   for (std::size_t l = 0; l < stack.layers.size(); ++l) {
     const Layer& layer = stack.layers[l];
     const bool inside = layer.attention != nullptr;
@@ -55,7 +55,7 @@ std::vector<Column> layer_columns(const Signal& s, const Stack& stack, const Loo
     gradient.values.push_back(best(layer.stream->backward.norm));
     cosine.values.push_back(best(layer.stream->forward.token_cosine));
     entropy.values.push_back(inside ? best(layer.attention->entropy) : NAN);
-    entropy.full = std::max(entropy.full, uniform_entropy(s, l));
+    entropy.full = std::max(entropy.full, uniform_entropy(s, stack, l));
     added.values.push_back(l < stack.depth() ? added_share(s, stack, l) : NAN);
     scores.values.push_back(inside ? best(layer.attention->score_variance) : NAN);
   }

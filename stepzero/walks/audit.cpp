@@ -8,10 +8,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "stepzero/io/tokens.hpp"
 #include "stepzero/models/build.hpp"
 #include "stepzero/report/diagnosis.hpp"
 #include "stepzero/walks/audit_findings.hpp"
+#include "stepzero/walks/input.hpp"
 #include "stepzero/walks/predict.hpp"
 #include "stepzero/walks/std_names.hpp"
 
@@ -133,18 +133,12 @@ std::optional<SchemeMatch> identify(const Subject& s, const CensusOf& census_of,
 // Both predicted: the scheme's laws, and those of the numbers in the file.
 void predict_consequences(const Subject& s, const SchemeMatch& match, const CensusOf& census_of, Audit& out) {
   const Architecture& a = s.architecture;
-  const auto running = build_running_graph(a);
-  if (!running || !s.missing.empty() || !s.misfits.empty()) return;
+  if (!s.missing.empty() || !s.misfits.empty()) return;
+  const Graph running = build_graph(a);
   constexpr Index tokens = 128;
-  const auto batch = make_batch({.source = "zipf",
-                                 .length = std::min(tokens, a.positions),
-                                 .sequences = 1,
-                                 .targets = a.causal ? Targets::next : Targets::same,
-                                 .vocab = a.vocab,
-                                 .positions = a.positions,
-                                 .padding = a.padding});
+  const auto batch = make_input(a, {.length = a.image > 0 ? 0 : std::min(tokens, a.positions), .sequences = 1});
   if (!batch) return;
-  const Assignment found(*running, a, [&](std::size_t i, const Part* part) {
+  const Assignment found(running, a, [&](std::size_t i, const Part* part) {
     const TensorCensus* const c = census_of[i];
     if (c == nullptr || !c->analysed) return match.assignment.blocks(i).front().distribution;
     const Summary* summary = &c->whole;
@@ -153,8 +147,8 @@ void predict_consequences(const Subject& s, const SchemeMatch& match, const Cens
     }
     return summary->constant() ? Distribution::constant(summary->min) : Distribution::normal(summary->std, summary->mean);
   });
-  out.found_signal = predict(*running, a, *batch, found, "the file");
-  out.intended_signal = predict(*running, a, *batch, match.assignment, std::string(match.scheme->name));
+  out.found_signal = predict(running, a, *batch, found, "the file");
+  out.intended_signal = predict(running, a, *batch, match.assignment, std::string(match.scheme->name));
 }
 
 Expected<BaselineRow> compare_tensors(const CheckpointFiles& files, const TensorCensus& a, const CheckpointFiles& other,

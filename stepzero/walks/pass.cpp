@@ -234,7 +234,9 @@ void Pass<S>::backward(const Observer<S>& observer) {
       std::visit(
           [&](const auto& stand_in) {
             if constexpr (StandIn<std::remove_cvref_t<decltype(stand_in)>>) {
-              unmade_squares_[static_cast<std::size_t>(node.params[0].param)] += stand_in.backward(door, row_space_of(node));
+              const std::vector<double> squares = stand_in.backward(door, row_space_of(node));
+              for (std::size_t k = 0; k < squares.size(); ++k)
+                unmade_squares_[static_cast<std::size_t>(node.params[k].param)] += squares[k];
             }
           },
           options_.weightless->nodes[i]);

@@ -5,20 +5,18 @@
 
 #include <fmt/format.h>
 
-#include "stepzero/io/tokens.hpp"
 #include "stepzero/models/build.hpp"
+#include "stepzero/walks/input.hpp"
 #include "stepzero/walks/predict.hpp"
 
 namespace stepzero {
 
 Expected<Profile> profile(const Architecture& a, const Scheme& scheme) {
-  const auto graph = build_running_graph(a);
-  if (!graph) return std::unexpected(graph.error());
+  if (a.decoder_layers > 0 || a.image > 0) return fail(fmt::format("family {} is more than one stack of text", a.family));
   constexpr Index tokens = 128;
-  const auto batch =
-      make_batch({.source = "zipf", .length = std::min(tokens, a.positions), .sequences = 1, .vocab = a.vocab, .positions = a.positions});
-  STEPZERO_CHECK(batch.has_value());
-  const Signal signal = predict(*graph, a, *batch, scheme);
+  const auto batch = make_input(a, {.length = std::min(tokens, a.positions), .sequences = 1, .targets = Targets::next});
+  if (!batch) return std::unexpected(batch.error());
+  const Signal signal = predict(build_graph(a), a, *batch, scheme);
   std::map<std::string, const NodeSignal*> nodes;
   for (const NodeSignal& n : signal.nodes) nodes[n.name] = &n;
   Profile profile;

@@ -9,15 +9,19 @@ namespace stepzero {
 
 namespace {
 
-// A linear node whose matrix has at least as many inputs as there are tokens.
-const Linear* can_be_lazy(const Node& node, const Batch& batch) {
+// How many of a node's parameters, the first ones, are matrices that need not be made: all of them have at least as many
+// inputs as there are tokens.
+Index lazy_matrices(const Node& node, const Batch& batch) {
   const auto* linear = std::get_if<Linear>(&node.op);
-  return linear != nullptr && linear->in >= batch.tokens() ? linear : nullptr;
+  if (linear != nullptr && linear->in >= batch.tokens()) return linear->pieces;
+  const auto* experts = std::get_if<Experts>(&node.op);
+  return experts != nullptr && std::min(experts->width, experts->ffn) >= batch.tokens() ? Experts::parts * experts->routing.experts : 0;
 }
 
 // The ids that occur, and the row of padding, which is not drawn like the others.
 std::vector<Index> explicit_rows(const Graph& graph, const Batch& batch, const std::vector<bool>& embedded) {
   std::vector<Index> ids(batch.ids.begin(), batch.ids.end());
+  ids.insert(ids.end(), batch.encoder_ids.begin(), batch.encoder_ids.end());
   for (std::size_t k = 0; k < graph.params.size(); ++k) {
     if (embedded[k] && graph.params[k].zero_row >= 0) ids.push_back(graph.params[k].zero_row);
   }
@@ -35,7 +39,7 @@ Stream stream_of(std::uint64_t seed, const Param& p, const ParamUse& use, const 
 }  // namespace
 
 const char* Weightless::grade(const Graph& graph, std::size_t node) const {
-  if (!std::holds_alternative<WeightlessLinear>(nodes[node])) return "measured";
+  if (std::holds_alternative<std::monostate>(nodes[node]) || std::holds_alternative<SeenEmbedding>(nodes[node])) return "measured";
   const auto kind = distributions.of(graph.nodes[node].params[0]).kind;
   return kind == Distribution::Kind::normal || kind == Distribution::Kind::constant ? "measured" : "approximate";
 }
@@ -49,11 +53,11 @@ Weightless make_weightless(const Graph& graph, const Batch& batch, const Assignm
   w.params.resize(graph.params.size(), {.made = false});
   for (const Node& node : graph.nodes) {
     const bool table = std::holds_alternative<TokenEmbedding>(node.op);
+    const Index lazy = lazy_matrices(node, batch);
     for (std::size_t i = 0; i < node.params.size(); ++i) {
       const ParamUse& use = node.params[i];
       const auto k = static_cast<std::size_t>(use.param);
-      const auto* linear = can_be_lazy(node, batch);
-      const bool product = linear != nullptr && std::cmp_less(i, linear->pieces);
+      const bool product = std::cmp_less(i, lazy);
       if (table) embedded[k] = true;
       const bool again = product && std::ranges::find(products[k], use) != products[k].end();
       if (!(table || product) || again) w.params[k].made = true;
@@ -64,27 +68,36 @@ Weightless make_weightless(const Graph& graph, const Batch& batch, const Assignm
   for (std::size_t k = 0; k < graph.params.size(); ++k) {
     if (!w.params[k].made && embedded[k]) w.params[k].rows = ids;
   }
+  const auto lazy = [&](const ParamUse& use, Index in, Index out) {
+    const auto k = static_cast<std::size_t>(use.param);
+    return WeightlessLinear{.in = in,
+                            .out = out,
+                            .s = distributions.of(use).std(),
+                            .u = distributions.of(use).mean,
+                            .seen = stream_of(seed, graph.params[k], use, "seen"),
+                            .unseen = stream_of(seed, graph.params[k], use, "unseen"),
+                            .rows = w.params[k].rows};
+  };
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
-    if (node.params.empty()) continue;
-    const ParamUse& use = node.params[0];
-    const auto& tensor = w.params[static_cast<std::size_t>(use.param)];
-    const Param& param = graph.params[static_cast<std::size_t>(use.param)];
-    if (tensor.made) continue;
+    if (node.params.empty() || w.params[static_cast<std::size_t>(node.params[0].param)].made) continue;
     if (const auto* table = std::get_if<TokenEmbedding>(&node.op)) {
-      SeenEmbedding stand_in{.width = table->width, .padding = table->padding};
-      for (const auto id : batch.ids) stand_in.index.push_back(std::ranges::lower_bound(ids, Index{id}) - ids.begin());
+      SeenEmbedding stand_in{.width = table->width, .padding = table->padding, .encoder = table->encoder};
+      for (const auto id : table->ids(batch)) stand_in.index.push_back(std::ranges::lower_bound(ids, Index{id}) - ids.begin());
       w.nodes[i] = std::move(stand_in);
     } else if (const auto* linear = std::get_if<Linear>(&node.op)) {
-      w.nodes[i] = WeightlessLinear{.in = linear->in,
-                                    .out = linear->out,
-                                    .bias = linear->bias,
-                                    .pieces = linear->pieces,
-                                    .s = distributions.of(use).std(),
-                                    .u = distributions.of(use).mean,
-                                    .seen = stream_of(seed, param, use, "seen"),
-                                    .unseen = stream_of(seed, param, use, "unseen"),
-                                    .rows = tensor.rows};
+      WeightlessLinear stand_in = lazy(node.params[0], linear->in, linear->out);
+      stand_in.bias = linear->bias;
+      stand_in.pieces = linear->pieces;
+      w.nodes[i] = std::move(stand_in);
+    } else if (const auto* experts = std::get_if<Experts>(&node.op)) {
+      WeightlessExperts stand_in{.op = *experts};
+      const auto shapes = experts->params();
+      for (Index k = 0; k < lazy_matrices(node, batch); ++k) {
+        const ParamShape& shape = shapes[static_cast<std::size_t>(k)];
+        stand_in.matrices.push_back(lazy(node.params[static_cast<std::size_t>(k)], shape.cols, shape.rows));
+      }
+      w.nodes[i] = std::move(stand_in);
     }
   }
   return w;

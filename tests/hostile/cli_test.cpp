@@ -261,13 +261,29 @@ TEST_F(Cli, a_billion_tiny_layers_are_refused_at_once) {
   EXPECT_LE(std::chrono::duration<double>(Clock::now() - start).count(), 2.5);
 }
 
-// A scheme that asks theory what the model does needs a model that theory can walk.
-TEST_F(Cli, schemes_that_learn_need_a_forward_pass) {
-  for (const char* verb : {"predict", "measure"}) {
-    expect_refused({verb, "mixtral-8x7b", "--scheme", "admin"}, {"admin", "forward pass", "mixtral"});
-  }
-  expect_refused({"schemes", "deepscalelm", "t5-small"}, {"forward pass", "t5"});
-  expect_refused({"init", "mixtral-8x7b", "--scheme", "admin", "-o", scratch_.path("x.safetensors")}, {"forward pass"});
+// A scheme that asks theory what the model does speaks of one stack of text.
+TEST_F(Cli, schemes_that_learn_need_one_stack) {
+  for (const char* verb : {"predict", "measure"}) expect_refused({verb, "t5-small", "--scheme", "admin"}, {"admin", "one stack", "t5"});
+  expect_refused({"schemes", "deepscalelm", "vit-base"}, {"one stack", "vit"});
+  expect_refused({"init", "t5-small", "--scheme", "admin", "-o", scratch_.path("x.safetensors")}, {"one stack"});
+}
+
+TEST_F(Cli, inputs_of_encoders_and_images) {
+  const std::string ids = scratch_.put("ids.txt", "1 2 3 4\n");
+  expect_refused({"measure", "gpt2", "--encoder-tokens", ids}, {"--encoder-tokens", "gpt2"});
+  expect_refused({"measure", "gpt2", "--pixels", ids}, {"--pixels"});
+  expect_refused({"measure", "t5-small", "--tokens", ids}, {"--encoder-tokens"});
+  expect_refused({"measure", "t5-small", "--tokens", ids, "--encoder-tokens", ids}, {"1 lines of 4 ids", "1 lines of 3"});
+  expect_refused({"measure", "vit-base", "--pixels", ids}, {"8 bytes", "float"});
+  expect_refused({"measure", "vit-base", "--seq-len", "64"}, {"197 tokens"});
+  expect_refused({"measure", "vit-base", "--labels", ids, "--batch", "5"}, {"4 labels for 5"});
+}
+
+TEST_F(Cli, experts_that_do_not_fit) {
+  expect_refused({"predict", "mixtral-8x7b", "--set", "experts_per_token=9"}, {"experts_per_token = 9", "1 to 8"});
+  expect_refused({"predict", "deepseek-v3", "--set", "router_groups=7"}, {"router_groups = 7", "256"});
+  expect_refused({"predict", "gpt2", "--set", "experts=4"}, {"gpt2", "experts"});
+  expect_refused({"predict", "mixtral-8x7b", "--set", "sub_norm=true"}, {"sub_norm", "experts"});
 }
 
 // ---- weights

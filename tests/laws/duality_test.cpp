@@ -37,7 +37,8 @@ TEST(Duality, EveryOpHasAnExample) {
   EXPECT_EQ(seen.size(), std::variant_size_v<AnyOp>) << "an op of all.hpp has no example in tests/laws/examples.hpp";
 }
 
-// Each place of each op, spoiled by 2 % and by one part in a million: the law must break, there and nowhere else.
+// Each place of each op, spoiled by 2 % and by one part in a million: the law must break, there and nowhere else. A gradient
+// that is 0 (of an expert that no token chose) has nothing to spoil.
 TEST(Duality, SeesEveryMutant) {
   for (const Example& example : examples()) {
     const std::size_t places = check_duality(example, 1).size();
@@ -45,7 +46,7 @@ TEST(Duality, SeesEveryMutant) {
       for (const double factor : {1.02, 1.000001}) {
         const auto rows = check_duality(example, 1, {static_cast<int>(place), factor});
         for (std::size_t k = 0; k < places; ++k) {
-          EXPECT_EQ(rows[k].error() > bound, k == place) << table_row(example, 1, rows[k]) << " spoiled by " << factor;
+          EXPECT_EQ(rows[k].error() > bound, k == place && rows[k].down != 0) << table_row(example, 1, rows[k]) << " spoiled by " << factor;
         }
       }
     }

@@ -13,7 +13,7 @@ struct Example {
   std::vector<Index> input_channels;
 };
 
-// Two sequences of five tokens, ids that repeat, one position that is not scored.
+// Two sequences of five tokens, ids that repeat, one position that is not scored. For vision models, two images of four patches.
 inline Batch example_batch() {
   Batch batch;
   batch.sequences = 2;
@@ -21,6 +21,8 @@ inline Batch example_batch() {
   batch.ids = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3};
   batch.targets = {1, 4, 1, 5, 9, 2, 6, 5, 3, -100};
   batch.seed = 7;
+  batch.encoder_ids = {2, 2, 7, 1, 8, 2, 8, 1, 8, 2};
+  for (int i = 0; i < 2 * 2 * 5 * 5; ++i) batch.pixels.push_back(static_cast<float>(i * 37 % 101) / 50 - 1);
   return batch;
 }
 
@@ -35,6 +37,8 @@ void add_elementwise(std::vector<Example>& list, const std::variant<Ops...>*) {
 inline std::vector<Example> examples() {
   std::vector<Example> list = {
       {"tokens", TokenEmbedding{.vocab = 11, .width = 7}, {}},
+      {"tokens-encoder", TokenEmbedding{.vocab = 11, .width = 3, .encoder = true}, {}},
+      {"patches", PatchEmbedding{.side = 5, .patch = 2, .colours = 2, .width = 7}, {}},
       {"learned", LearnedPosition{.positions = 6, .width = 7}, {7}},
       {"learned-constant", LearnedPosition{.positions = 2, .width = 7, .constant = true}, {7}},
       {"learned-offset", LearnedPosition{.positions = 5, .width = 3, .offset = 2}, {3}},
@@ -56,6 +60,7 @@ inline std::vector<Example> examples() {
       {"rotary", Rotary{.heads = 3, .head_dim = 6, .turned = 6, .base = 100}, {18}},
       {"rotary-partial", Rotary{.heads = 2, .head_dim = 7, .turned = 4, .base = 100}, {14}},
       {"rotary-interleaved", Rotary{.heads = 2, .head_dim = 6, .turned = 4, .base = 100, .interleaved = true}, {12}},
+      {"rotary-last", Rotary{.heads = 2, .head_dim = 7, .turned = 4, .first = 3, .base = 100}, {14}},
       {"rotary-stretched", Rotary{.heads = 2, .head_dim = 6, .turned = 4, .base = 100, .frequencies = {0.7, 0.2}, .stretch = 1.3}, {12}},
       {"attention", Attention{.heads = 3, .kv_heads = 3, .key_dim = 5, .value_dim = 5, .scale = 0.7}, {15, 15, 15}},
       {"attention-gqa", Attention{.heads = 6, .kv_heads = 2, .key_dim = 3, .value_dim = 4, .scale = 0.9, .causal = false}, {18, 6, 8}},
@@ -66,6 +71,12 @@ inline std::vector<Example> examples() {
       {"attention-alibi-softcap",
        Attention{.heads = 2, .kv_heads = 2, .key_dim = 3, .value_dim = 3, .scale = 0.8, .softcap = 1.5, .alibi = {0.5, 0.25}},
        {6, 6, 6}},
+      {"attention-relative",
+       Attention{.heads = 2, .kv_heads = 2, .key_dim = 3, .value_dim = 3, .scale = 1, .buckets = 6, .farthest = 4},
+       {6, 6, 6}},
+      {"attention-relative-both",
+       Attention{.heads = 2, .kv_heads = 1, .key_dim = 3, .value_dim = 2, .causal = false, .softcap = 2, .buckets = 8, .farthest = 5},
+       {6, 3, 2}},
       {"dropout", Dropout{.width = 7, .p = 0.3, .node = 2}, {7}},
       {"residual", Residual{.width = 7, .skip_scale = 1.7, .branch_scale = 0.3}, {7, 7}},
       {"scale", Scale{.width = 7, .factor = 2.5}, {7}},
@@ -73,6 +84,27 @@ inline std::vector<Example> examples() {
       {"gain-one", Gain{.width = 7, .one = true}, {7}},
       {"softcap", Softcap{.width = 7, .cap = 1.3}, {7}},
       {"clip", Clip{.width = 7, .most = 1.1}, {7}},
+      {"join", Join{.heads = 3, .own = 4, .shared = 3}, {12, 3}},
+      {"experts", Experts{.width = 7, .ffn = 5, .routing = {.experts = 4, .chosen = 2}, .act = Elementwise<Silu>{.width = 5}}, {7, 4}},
+      {"experts-scaled",
+       Experts{.width = 3,
+               .ffn = 6,
+               .routing = {.experts = 6, .chosen = 2, .normalise = false, .factor = 1.5, .groups = 3, .kept_groups = 2},
+               .act = Elementwise<GeluErf>{.width = 6}},
+       {3, 6}},
+      {"experts-corrected",
+       Experts{.width = 5,
+               .ffn = 3,
+               .routing = {.experts = 8,
+                           .chosen = 3,
+                           .sigmoid = true,
+                           .factor = 2.5,
+                           .groups = 4,
+                           .kept_groups = 2,
+                           .group_best = 2,
+                           .corrected = true},
+               .act = Elementwise<Silu>{.width = 3}},
+       {5, 8}},
       {"cross-entropy", CrossEntropy{.vocab = 13}, {13}},
   };
   add_elementwise(list, static_cast<const AnyOp*>(nullptr));

@@ -18,6 +18,7 @@ struct Case {
   std::vector<Index> inputs;  // channels
   double size = 1;            // mean square of the inputs
   int more = 1;               // times as many draws
+  bool sharp = false;         // the first input has exactly its kernel in every draw
 };
 
 // Six tokens in two sequences, one id twice in a sequence and one in both.
@@ -28,6 +29,8 @@ Batch small_batch() {
   batch.ids = {3, 1, 3, 1, 5, 9};
   batch.targets = {1, 3, 1, 5, 9, 2};
   batch.seed = 7;
+  batch.encoder_ids = {2, 2, 7, 1, 8, 2};
+  for (int i = 0; i < 2 * 3 * 4 * 4; ++i) batch.pixels.push_back(static_cast<float>(i * 37 % 101) / 50 - 1);
   return batch;
 }
 
@@ -53,10 +56,26 @@ Tensor<double> cholesky(const Kernel& K) {
 
 using Random = std::mt19937_64;
 
-Tensor<double> draw_wire(const Tensor<double>& L, Index channels, double scale, Random& random) {
+// Rows of length sqrt(columns), at right angles to each other.
+void orthogonalise(Tensor<double>& z) {
+  const Index n = z.cols();
+  for (Index t = 0; t < z.rows(); ++t) {
+    double* row = z.view().row(t);
+    for (Index s = 0; s < t; ++s) {
+      const double* other = z.view().row(s);
+      const double along = dot_row(row, other, n) / static_cast<double>(n);
+      for (Index c = 0; c < n; ++c) row[c] -= along * other[c];
+    }
+    const double size = std::sqrt(static_cast<double>(n) / dot_row(row, row, n));
+    for (Index c = 0; c < n; ++c) row[c] *= size;
+  }
+}
+
+Tensor<double> draw_wire(const Tensor<double>& L, Index channels, double scale, Random& random, bool sharp = false) {
   std::normal_distribution<double> normal;
   Tensor<double> z(L.rows(), channels), x(L.rows(), channels);
   for (Index i = 0; i < z.size(); ++i) z.data()[i] = normal(random);
+  if (sharp) orthogonalise(z);
   gemm(Trans::no, Trans::no, scale, View<const double>(L.view()), View<const double>(z.view()), 0.0, x.view());
   return x;
 }
@@ -100,6 +119,23 @@ Kernel gram(const Tensor<double>& x, double scale) {
   });
 }
 
+std::vector<double> squares_of(const std::vector<Tensor<double>>& list) {
+  std::vector<double> squares;
+  for (const auto& x : list) squares.push_back(dot_row(x.data(), x.data(), x.size()));
+  return squares;
+}
+
+// Of experts the sum over all: one alone sees few tokens in one draw and many in the next. What only a choice sees has no gradient.
+template <class O>
+std::vector<double> by_part(const O&, const std::vector<double>& squares) {
+  if constexpr (std::is_same_v<O, Experts>) {
+    std::vector<double> sum(Experts::parts, 0.0);
+    for (std::size_t i = 0; i < squares.size(); ++i) sum[i % sum.size()] += squares[i];
+    return sum;
+  }
+  return squares;
+}
+
 // Runs `draws` passes through one op and compares with its own rule.
 Tally run_case(const Case& c, int draws, std::uint64_t seed) {
   const Batch batch = small_batch();
@@ -120,8 +156,9 @@ Tally run_case(const Case& c, int draws, std::uint64_t seed) {
           x_moments.push_back(&moments[i]);
         }
         std::vector<Law> laws;
+        const bool centred = std::is_same_v<std::decay_t<decltype(op)>, PatchEmbedding>;  // as it assumes of its vectors too
         for (const ParamShape& shape : op.params()) {
-          laws.push_back(shape.rows > 1 ? Law{0, 1 / static_cast<double>(shape.fan_in)} : Law{1, 0.3});
+          laws.push_back(shape.rows > 1 ? Law{0, 1 / static_cast<double>(shape.fan_in)} : Law{centred ? 0.0 : 1.0, 0.3});
         }
         const Moment y_moment = op.push({batch, x_moments, laws});
         const Adjoint up{
@@ -129,7 +166,7 @@ Tally run_case(const Case& c, int draws, std::uint64_t seed) {
         const Pulled pulled = op.pull({batch, x_moments, laws, y_moment, up});
         for (int d = 0; d < draws; ++d) {
           std::vector<Tensor<double>> x, theta, dx, dtheta;
-          for (const Index channels : c.inputs) x.push_back(draw_wire(L, channels, 1, random));
+          for (const Index channels : c.inputs) x.push_back(draw_wire(L, channels, 1, random, c.sharp && x.empty()));
           for (std::size_t i = 0; i < laws.size(); ++i) {
             const ParamShape shape = op.params()[i];
             auto& w = theta.emplace_back(shape.rows, shape.cols);
@@ -160,15 +197,13 @@ Tally run_case(const Case& c, int draws, std::uint64_t seed) {
           for (std::size_t i = 0; i < dx.size(); ++i) {
             const Kernel Gx = gram(dx[i], 1);
             tally.add(fmt::format("pull, input {}, tokens", i), diagonal(Gx), diagonal(pulled.dx[i].G));
-            // the pairs' gradients of a loss nearly cancel: a sum of its own size
-            tally.add(fmt::format("pull, input {}, all", i), loss ? Gx.sum() : rest(Gx),
-                      loss ? pulled.dx[i].G.sum() : rest(pulled.dx[i].G));
+            // the pairs' gradients of a loss or of a router nearly cancel: a sum of its own size
+            const bool cancel = loss || (i == 1 && std::is_same_v<std::decay_t<decltype(op)>, Experts>);
+            tally.add(fmt::format("pull, input {}, all", i), cancel ? Gx.sum() : rest(Gx),
+                      cancel ? pulled.dx[i].G.sum() : rest(pulled.dx[i].G));
           }
-          for (std::size_t i = 0; i < dtheta.size(); ++i) {
-            double squares = 0;
-            for (Index j = 0; j < dtheta[i].size(); ++j) squares += dtheta[i].data()[j] * dtheta[i].data()[j];
-            tally.add(fmt::format("pull, parameter {}", i), squares, pulled.dtheta[i]);
-          }
+          const std::vector<double> squares = by_part(op, squares_of(dtheta)), rule = by_part(op, pulled.dtheta);
+          for (std::size_t i = 0; i < squares.size(); ++i) tally.add(fmt::format("pull, parameter {}", i), squares[i], rule[i]);
           tally.end_draw();
         }
       },
@@ -180,6 +215,8 @@ Tally run_case(const Case& c, int draws, std::uint64_t seed) {
 std::vector<Case> cases(Index n) {
   std::vector<Case> list = {
       {"tokens", TokenEmbedding{.vocab = 11, .width = n}, {}},
+      {"tokens-encoder", TokenEmbedding{.vocab = 11, .width = n, .encoder = true}, {}},
+      {"patches", PatchEmbedding{.side = 4, .patch = 2, .colours = 3, .width = n}, {}},
       {"learned", LearnedPosition{.positions = 4, .width = n}, {n}},
       {"learned-constant", LearnedPosition{.positions = 2, .width = n, .constant = true}, {n}},
       {"sinusoidal", SinusoidalPosition{.width = n}, {n}},
@@ -210,6 +247,29 @@ std::vector<Case> cases(Index n) {
        {2 * n, 2 * n, 2 * n},
        1,
        6},
+      {"attention-relative",
+       Attention{.heads = 2,
+                 .kv_heads = 2,
+                 .key_dim = n,
+                 .value_dim = n,
+                 .scale = 1 / std::sqrt(static_cast<double>(n)),
+                 .causal = false,
+                 .buckets = 6,
+                 .farthest = 4},
+       {2 * n, 2 * n, 2 * n},
+       1,
+       2},
+      {"attention-cross",
+       Attention{.heads = 2,
+                 .kv_heads = 2,
+                 .key_dim = n,
+                 .value_dim = n,
+                 .scale = 1 / std::sqrt(static_cast<double>(n)),
+                 .causal = false,
+                 .cross = true},
+       {2 * n, 2 * n, 2 * n},
+       1,
+       2},
       {"dropout", Dropout{.width = n, .p = 0.3, .node = 2}, {n}},
       {"residual", Residual{.width = n, .skip_scale = 1.7, .branch_scale = 0.3}, {n, n}},
       {"scale", Scale{.width = n, .factor = 2.5}, {n}},
@@ -217,6 +277,30 @@ std::vector<Case> cases(Index n) {
       {"gain-one", Gain{.width = n, .one = true}, {n}, 1, 24},  // one number is all that is drawn of it
       {"softcap", Softcap{.width = n, .cap = 1.3}, {n}},
       {"clip", Clip{.width = n, .most = 1.1}, {n}},
+      {"join", Join{.heads = 2, .own = n, .shared = n / 2}, {2 * n, n / 2}},
+      // given the kernel that their matrices see, what the rule of experts leaves out falls like 1 / width
+      {"experts",
+       Experts{.width = 2 * n, .ffn = n / 2, .routing = {.experts = 4, .chosen = 2}, .act = Elementwise<Silu>{.width = n / 2}},
+       {2 * n, 4},
+       1,
+       4,
+       true},
+      {"experts-corrected",
+       Experts{.width = 2 * n,
+               .ffn = n / 2,
+               .routing = {.experts = 8,
+                           .chosen = 2,
+                           .sigmoid = true,
+                           .factor = 2.5,
+                           .groups = 4,
+                           .kept_groups = 2,
+                           .group_best = 2,
+                           .corrected = true},
+               .act = Elementwise<Silu>{.width = n / 2}},
+       {2 * n, 8},
+       1,
+       4,
+       true},
       {"cross-entropy", CrossEntropy{.vocab = 16 * n}, {16 * n}, 0.5},
   };
   const auto add = [&]<class... Ops>(const std::variant<Ops...>*) {

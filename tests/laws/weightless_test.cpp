@@ -44,7 +44,7 @@ struct Bench {
     const RowSpace space = row_space(View<const S>(x));
     op.forward(Down<S>{batch, xs, thetas, y.view(), {}}, space);
     const std::vector<Into<S>> dxs = {{dx.view(), add}}, dthetas = {{dtable.view(), add}};
-    squares = op.backward(Up<S>{batch, xs, thetas, y.view(), {}, dy.view(), dxs, dthetas}, space);
+    squares = op.backward(Up<S>{batch, xs, thetas, y.view(), {}, dy.view(), dxs, dthetas}, space)[0];
   }
 };
 
@@ -324,6 +324,15 @@ void shared_draw(const Graph& graph, Weightless& w) {
   }
 }
 
+// Spoils every matrix of every expert, and nothing else.
+Mutant of_experts(const std::function<void(std::vector<WeightlessLinear>&)>& spoil) {
+  return [spoil](const Graph&, Weightless& w) {
+    for (auto& node : w.nodes) {
+      if (auto* experts = std::get_if<WeightlessExperts>(&node)) spoil(experts->matrices);
+    }
+  };
+}
+
 struct OneThread {
   int before = threads();
   OneThread() { set_threads(1); }
@@ -339,6 +348,39 @@ TEST(WeightlessLaw, HoldsForTwoArchitectures) {
     EXPECT_TRUE(agreement.rms_mean <= 1.5 && agreement.rms_variance <= 1.5)
         << c.name << " " << agreement.rms_mean << " " << agreement.rms_variance;
   }
+}
+
+// Mixtral, and DeepSeek-V3 with its latent attention: an expert conditions on its own tokens.
+TEST(WeightlessLaw, HoldsForExperts) {
+  const OneThread quiet;
+  for (const std::size_t i : {std::size_t{9}, std::size_t{10}}) {
+    const WeightlessCase c = weightless_cases()[i];
+    const Agreement agreement = compare(real_ensemble(c, 150), weightless_ensemble(c, 150));
+    EXPECT_TRUE(agreement.largest <= 5) << c.name << ": " << agreement.largest_at << "\n" << table_of(agreement);
+    EXPECT_TRUE(agreement.rms_mean <= 1.5 && agreement.rms_variance <= 1.5)
+        << c.name << " " << agreement.rms_mean << " " << agreement.rms_variance;
+  }
+}
+
+TEST(WeightlessLaw, SeesMutantsOfExperts) {
+  const OneThread quiet;
+  const WeightlessCase c = weightless_cases()[9];
+  const Draws real = real_ensemble(c, 150);
+  const auto seen = [&](const std::function<void(std::vector<WeightlessLinear>&)>& spoil) {
+    return compare(real, weightless_ensemble(c, 150, of_experts(spoil))).largest;
+  };
+  EXPECT_GT(seen([](auto& m) {
+              for (auto& one : m) one.s *= 1.05;
+            }),
+            6);
+  EXPECT_GT(seen([](auto& m) {
+              for (auto& one : m) one.project = false;
+            }),
+            6);
+  EXPECT_GT(seen([](auto& m) {
+              for (std::size_t k = 0; k + 1 < m.size(); k += 3) m[k + 1].seen = m[k].seen, m[k + 1].unseen = m[k].unseen;
+            }),
+            6);
 }
 
 TEST(WeightlessLaw, SeesEveryMutant) {

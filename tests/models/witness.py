@@ -107,6 +107,9 @@ class PreTrainedModel(nn.Module):
     def get_extended_attention_mask(self, mask, shape, *args, **kwargs):
         return torch.zeros(mask.shape[0], 1, 1, mask.shape[1])
 
+    def invert_attention_mask(self, mask):
+        return torch.zeros(mask.shape[0], 1, 1, mask.shape[1])
+
     def warn_if_padding_and_no_attention_mask(self, *args):
         pass
 
@@ -227,7 +230,8 @@ def install():
 
 CLASSES = dict(gpt2="GPT2", bert="Bert", roberta="Roberta", llama="Llama", mistral="Mistral", qwen2="Qwen2", qwen3="Qwen3", gemma="Gemma",
                gemma2="Gemma2", gemma3_text="Gemma3", phi="Phi", phi3="Phi3", gpt_neox="GPTNeoX", gptj="GPTJ", falcon="Falcon", opt="OPT",
-               bloom="Bloom", granite="Granite", olmo="Olmo", olmo2="Olmo2", stablelm="StableLm", cohere="Cohere", starcoder2="Starcoder2")
+               bloom="Bloom", granite="Granite", olmo="Olmo", olmo2="Olmo2", stablelm="StableLm", cohere="Cohere", starcoder2="Starcoder2",
+               mixtral="Mixtral", deepseek_v2="DeepseekV2", deepseek_v3="DeepseekV3", t5="T5", vit="ViT")
 
 
 def make_model(family, config):
@@ -238,7 +242,8 @@ def make_model(family, config):
     settings = getattr(configuration, name + ("TextConfig" if family == "gemma3_text" else "Config"))(
         **{k: v for k, v in config.items() if k != "model_type"})
     settings._attn_implementation = "eager"
-    head = "ForMaskedLM" if family in ("bert", "roberta") else "LMHeadModel" if family == "gpt2" else "ForCausalLM"
+    head = {"bert": "ForMaskedLM", "roberta": "ForMaskedLM", "gpt2": "LMHeadModel", "t5": "ForConditionalGeneration",
+            "vit": "ForImageClassification"}.get(family, "ForCausalLM")
     return getattr(modeling, name + head)(settings).eval()
 
 
@@ -255,8 +260,13 @@ def bits(name, count):
     return (z >> np.uint64(40)).astype(np.float64) / 2**23 - 1
 
 
+def corrections(model):
+    """Buffers that a file holds and training does not touch: what DeepSeek-V3 adds to the scores of its experts."""
+    return [(name, b) for name, b in model.named_buffers() if name.endswith("e_score_correction_bias")]
+
+
 def fill(model, family):
-    for name, p in model.named_parameters():
+    for name, p in [*model.named_parameters(), *corrections(model)]:
         x = torch.tensor(bits(name, p.numel())).reshape(p.shape).float()
         gain = name.endswith("weight") and ("norm" in name.lower() or "ln_" in name)
         centre = 1.0 if gain and not family.startswith("gemma") else 0.0
@@ -267,7 +277,7 @@ def fill(model, family):
 def tie(model, family):
     head = {"bert": "cls.predictions.decoder", "roberta": "lm_head.decoder", "gpt_neox": "embed_out"}.get(family, "lm_head")
     modules = dict(model.named_modules())
-    if model.config.tie_word_embeddings:
+    if model.config.tie_word_embeddings and family != "vit":
         tables = [p for n, p in model.named_parameters() if p.dim() == 2 and p.shape[0] == model.config.vocab_size and n != head + ".weight"]
         modules[head].weight = tables[0]
     if family in ("bert", "roberta"):
@@ -275,11 +285,16 @@ def tie(model, family):
         owner.decoder.bias = owner.bias
 
 
-def watch(model):
+def stacks(model, family):
+    if family == "t5":
+        return {"encoder": model.encoder.block, "decoder": model.decoder.block}
+    return {"": next(m for n, m in model.named_modules()
+                     if isinstance(m, nn.ModuleList) and len(m) == model.config.num_hidden_layers and "norms" not in n)}
+
+
+def watch(blocks):
     """Collects the residual stream: before the first block and after each."""
     stream = []
-    blocks = next(m for n, m in model.named_modules()
-                  if isinstance(m, nn.ModuleList) and len(m) == model.config.num_hidden_layers and "norms" not in n)
 
     def keep(x):
         if not x.requires_grad:
@@ -310,28 +325,42 @@ def cosine(x):
     return ((gram.sum((1, 2)) - gram.diagonal(dim1=1, dim2=2).sum(-1)) / (n * (n - 1))).mean().item()
 
 
+def short(x):
+    return float(f"{x:.7g}")
+
+
 def run(case):
     family = case["family"]
     model = make_model(family, case["config"])
+    if family == "t5":
+        model = model.double()  # scores are not scaled: softmaxes so sharp that floats lose digits
     fill(model, family)
     tie(model, family)
-    stream = watch(model)
-    tokens = torch.tensor(case["tokens"])
-    ids, targets = tokens[:, :-1], tokens[:, :-1] if family in ("bert", "roberta") else tokens[:, 1:]
+    streams = {name: watch(blocks) for name, blocks in stacks(model, family).items()}
     options = {"use_cache": False} if "use_cache" in inspect.signature(model.forward).parameters else {}
+    if family == "vit":
+        targets, side = torch.tensor(case["labels"]), case["config"]["image_size"]
+        pixels = bits("pixels", len(targets) * case["config"]["num_channels"] * side * side)
+        inputs = [torch.tensor(pixels).float().reshape(len(targets), -1, side, side)]
+    else:
+        tokens = torch.tensor(case["tokens"])
+        inputs, targets = [tokens[:, :-1]], tokens[:, :-1] if family in ("bert", "roberta") else tokens[:, 1:]
+    if family == "t5":
+        options["decoder_input_ids"], inputs = inputs[0], [torch.tensor(case["encoder_tokens"])]
     if family in ("bloom", "opt"):
-        options["attention_mask"] = torch.ones_like(ids)
-    logits = model(ids, **options)["logits"]
+        options["attention_mask"] = torch.ones_like(inputs[0])
+    logits = model(*inputs, **options)["logits"]
     loss = functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
     loss.backward()
 
-    def short(x):
-        return float(f"{x:.7g}")
+    def numbers(stream):
+        return dict(m2=[short(x.pow(2).mean().item()) for x in stream], g2=[short(x.grad.pow(2).sum().item()) for x in stream],
+                    cos=[short(cosine(x.detach())) for x in stream])
 
     return dict(loss=loss.item(),
-                gradients={n: short(p.grad.norm().item()) if p.grad is not None else 0.0 for n, p in model.named_parameters()},
-                stream=dict(m2=[short(x.pow(2).mean().item()) for x in stream], g2=[short(x.grad.pow(2).sum().item()) for x in stream],
-                            cos=[short(cosine(x.detach())) for x in stream]))
+                gradients={n: short(p.grad.norm().item()) if p.grad is not None else 0.0
+                           for n, p in [*model.named_parameters(), *corrections(model)]},
+                **{f"{name}_stream".lstrip("_"): numbers(stream) for name, stream in streams.items()})
 
 
 def main():

@@ -75,7 +75,7 @@ ParameterSignal& of_role(Signal& s, Role role) {
 
 void set_attention(Signal& s, double share_of_uniform, double variance) {
   for (AttentionSignal& a : s.attention) {
-    set(a.entropy, share_of_uniform * uniform_entropy(s, 0));
+    set(a.entropy, share_of_uniform * uniform_entropy(s, Stack{}, 0));
     set(a.score_variance, variance);
   }
 }

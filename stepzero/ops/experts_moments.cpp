@@ -1,0 +1,286 @@
+// The moment doors of experts.
+//
+// One feed-forward is known from the ops it is made of. What is left is who meets whom: M_ts = E sum_e g_te g_se. Gates are
+// drawn as a model draws them, logits from their kernel and the router's own rule on top, until what they yield is sure enough.
+#include <array>
+#include <cmath>
+
+#include "stepzero/core/running.hpp"
+#include "stepzero/ops/attention_draw.hpp"
+#include "stepzero/ops/experts.hpp"
+#include "stepzero/ops/linear.hpp"
+#include "stepzero/ops/multiply.hpp"
+
+namespace stepzero {
+
+namespace {
+
+// Experts are drawn alike; where a file's are not, the mean expert stands for them.
+Law mean_law(const Experts& op, std::span<const Law> theta, Index part) {
+  Law mean;
+  for (Index e = 0; e < op.routing.experts; ++e) {
+    const Law& one = theta[static_cast<std::size_t>(Experts::parts * e + part)];
+    mean.mean += one.mean / static_cast<double>(op.routing.experts);
+    mean.variance += one.variance / static_cast<double>(op.routing.experts);
+  }
+  return mean;
+}
+
+// One gated feed-forward, as if every token went through it.
+class FeedForward {
+ public:
+  FeedForward(const Experts& op, const Batch& batch, const Moment& x, std::span<const Law> theta)
+      : op_(op), batch_(batch), x_(x), laws_{mean_law(op, theta, 0), mean_law(op, theta, 1), mean_law(op, theta, 2)} {
+    gate_ = push(in(), {&x_}, {laws_[0]});
+    up_ = push(in(), {&x_}, {laws_[1]});
+    act_ = std::visit([&](const auto& f) { return push(f, {&gate_}, {}); }, op.act);
+    act_.width = op.ffn;
+    product_ = push(Multiply{op.ffn}, {&act_, &up_}, {});
+    y_ = push(out(), {&product_}, {laws_[2]});
+  }
+
+  [[nodiscard]] const Moment& y() const { return y_; }
+
+  // dx[0], and E||.||^2 of W, V, U
+  [[nodiscard]] Pulled pull(const Adjoint& dy) const {
+    const Pulled o = pull(out(), {&product_}, {laws_[2]}, y_, dy);
+    const Pulled m = pull(Multiply{op_.ffn}, {&act_, &up_}, {}, product_, o.dx[0]);
+    const Pulled a = std::visit([&](const auto& f) { return pull(f, {&gate_}, {}, act_, m.dx[0]); }, op_.act);
+    const Pulled g = pull(in(), {&x_}, {laws_[0]}, gate_, a.dx[0]);
+    const Pulled v = pull(in(), {&x_}, {laws_[1]}, up_, m.dx[1]);
+    return {{{.G = g.dx[0].G + v.dx[0].G,
+              .level = o.dx[0].level + std::max(g.dx[0].level, v.dx[0].level),
+              .noise = o.dx[0].noise + std::max(g.dx[0].noise, v.dx[0].noise)}},
+            {g.dtheta[0], v.dtheta[0], o.dtheta[0]}};
+  }
+
+ private:
+  using Wires = std::vector<const Moment*>;
+  using Laws = std::vector<Law>;
+  [[nodiscard]] Linear in() const { return {.in = op_.width, .out = op_.ffn}; }
+  [[nodiscard]] Linear out() const { return {.in = op_.ffn, .out = op_.width}; }
+  template <class O>
+  [[nodiscard]] Moment push(const O& op, const Wires& x, const Laws& theta) const {
+    Moment y = op.push({batch_, x, theta});
+    y.width = op.channels();
+    return y;
+  }
+  template <class O>
+  [[nodiscard]] Pulled pull(const O& op, const Wires& x, const Laws& theta, const Moment& y, const Adjoint& dy) const {
+    return op.pull({batch_, x, theta, y, dy});
+  }
+
+  const Experts& op_;
+  const Batch& batch_;
+  const Moment& x_;
+  std::array<Law, 3> laws_;
+  Moment gate_, up_, act_, product_, y_;
+};
+
+// Gates of a synthetic router, (T, E) with zeros where an expert was not chosen.
+class Gates {
+ public:
+  static constexpr Index together = 8;     // draws before the errors are looked at
+  static constexpr double enough = 0.005;  // relative standard error
+
+  Gates(const Experts& op, const Batch& batch, const Moment& logits, std::span<const Law> theta, Draws draws)
+      : routing_(op.routing),
+        correction_(op.routing.corrected ? theta.back() : Law{}),
+        place_(draws.place),
+        kernels_(logits, logits.noise - 1 / static_cast<double>(op.routing.experts), batch.length, draws.place) {
+    const double t = static_cast<double>(batch.tokens()), e = static_cast<double>(routing_.experts);
+    const double one = t * (8 * t * (t + e) + 100 * e) + 1e6;  // floating-point operations of a draw, about
+    most_ = std::clamp<Index>(static_cast<Index>(draws.effort / one) / together, 2, 64) * together;
+  }
+
+  struct Draw {
+    Tensor<float> logits, which, gates;
+  };
+  [[nodiscard]] Draw draw(Index i) const {
+    const Tensor<float> factor = kernels_.root(i);
+    Draw d{product(Trans::no, Trans::no, factor, node_normals(place_, "router", i, factor.cols(), routing_.experts)),
+           Tensor<float>(factor.rows(), routing_.chosen), Tensor<float>(factor.rows(), routing_.experts)};
+    Tensor<float> c = node_normals(place_, "correction", i, 1, routing_.experts);
+    for (Index e = 0; e < routing_.experts; ++e) c(0, e) = static_cast<float>(correction_.mean + std::sqrt(correction_.variance) * c(0, e));
+    std::vector<float> weight(static_cast<std::size_t>(routing_.chosen));
+    std::fill_n(d.gates.data(), d.gates.size(), 0.0F);
+    for (Index t = 0; t < factor.rows(); ++t) {
+      float* which = d.which.view().row(t);
+      routing_.choose(d.logits.view().row(t), routing_.corrected ? c.data() : nullptr, which, weight.data());
+      for (Index j = 0; j < routing_.chosen; ++j) d.gates(t, static_cast<Index>(which[j])) = weight[static_cast<std::size_t>(j)];
+    }
+    return d;
+  }
+
+  // body(i, slot) for the draws of one go, in parallel; then done() in order says whether all so far suffice.
+  template <class Body, class Done>
+  void repeat(const Body& body, const Done& done) const {
+    for (Index n = 0; n < most_; n += together) {
+      parallel_for(together, [&](Index slot) { body(n + slot, slot); });
+      if (done() && n > 0) return;
+    }
+  }
+
+ private:
+  const Routing& routing_;
+  Law correction_;
+  std::uint64_t place_;
+  KernelDraw kernels_;
+  Index most_ = 0;
+};
+
+// The mean over draws of X X', and of a few numbers of each draw.
+struct MeanGram {
+  Matrix sum;
+  double draws = 0;
+  explicit MeanGram(Index tokens) : sum(tokens, tokens) { std::fill_n(sum.data(), sum.size(), 0.0); }
+
+  void add(const Tensor<float>& gram) {
+    for (Index i = 0; i < sum.size(); ++i) sum.data()[i] += static_cast<double>(gram.data()[i]);
+    ++draws;
+  }
+  [[nodiscard]] Kernel times(const Kernel& other) const {
+    return Kernel::from(sum.rows(), [&](Index t, Index s) { return sum(t, s) / draws * other(t, s); });
+  }
+};
+
+Tensor<float> gram(const Tensor<float>& x) {
+  Tensor<float> out(x.rows(), x.rows());
+  gemm(Trans::no, Trans::yes, 1.0F, View<const float>(x), View<const float>(x), 0.0F, out.view());
+  return out;
+}
+
+// What the gradients of gates make of the logits': dr_t = sum_j J_tj dg_tj over the chosen, so that gradients of gates which
+// are independent from expert to expert give E<dr_t, dr_s> = sum of <J_tj, J_sl> over the experts that both chose, times E dg_t dg_s.
+Tensor<float> router_gram(const Routing& routing, const Gates::Draw& d) {
+  const Index tokens = d.logits.rows(), k = routing.chosen;
+  Tensor<float> J(tokens * k, routing.experts), out(tokens, tokens);
+  std::vector<float> one(static_cast<std::size_t>(k), 0.0F);
+  for (Index i = 0; i < tokens * k; ++i) {
+    one[static_cast<std::size_t>(i % k)] = 1;
+    routing.backward(d.logits.view().row(i / k), d.which.view().row(i / k), one.data(), J.view().row(i));
+    one[static_cast<std::size_t>(i % k)] = 0;
+  }
+  for (Index t = 0; t < tokens; ++t) {
+    for (Index s = 0; s <= t; ++s) {
+      float sum = 0;
+      for (Index j = 0; j < k; ++j) {
+        for (Index l = 0; l < k; ++l) {
+          if (d.which(t, j) == d.which(s, l)) sum += dot_row(J.view().row(t * k + j), J.view().row(s * k + l), routing.experts);
+        }
+      }
+      out(t, s) = out(s, t) = sum;
+    }
+  }
+  return out;
+}
+
+// K o G, in units of its largest entry
+Tensor<float> product_of(const Kernel& K, const Kernel& G) {
+  Tensor<float> out(K.tokens(), K.tokens());
+  double top = 0;
+  for (Index t = 0; t < K.tokens(); ++t) top = std::max(top, K(t, t) * G(t, t));
+  for (Index t = 0; t < K.tokens(); ++t) {
+    for (Index s = 0; s < K.tokens(); ++s) out(t, s) = static_cast<float>(top > 0 ? K(t, s) * G(t, s) / top : 0);
+  }
+  return out;
+}
+
+// sum_ts g_te g_se W_ts for each expert: as much as its tokens have of a weight's gradient. 0 where nobody came.
+std::vector<double> each_expert(const Tensor<float>& W, const Tensor<float>& gates) {
+  const Tensor<float> Wg = product(Trans::no, Trans::no, W, gates);
+  std::vector<double> sum(static_cast<std::size_t>(gates.cols()), 0.0);
+  for (Index t = 0; t < gates.rows(); ++t) {
+    for (Index e = 0; e < gates.cols(); ++e) sum[static_cast<std::size_t>(e)] += static_cast<double>(gates(t, e) * Wg(t, e));
+  }
+  return sum;
+}
+
+// Relative variance over draws, and whether their mean is known well enough.
+double relative(const Running& r) { return r.mean > 0 ? r.variance() / (r.mean * r.mean) : 0; }
+bool sure(const Running& r, double times = 1) { return r.error() <= times * Gates::enough * r.mean; }
+
+// sum_t and sum_ts of A_ts B_ts
+std::array<double, 2> sums(const Tensor<float>& a, const Kernel& b) {
+  double own = 0, all = 0;
+  for (Index t = 0; t < a.rows(); ++t) {
+    own += static_cast<double>(a(t, t)) * b(t, t);
+    for (Index s = 0; s < a.rows(); ++s) all += static_cast<double>(a(t, s)) * b(t, s);
+  }
+  return {own, all};
+}
+
+}  // namespace
+
+Moment Experts::push(const PushDoor& p) const {
+  const Index tokens = p.batch.tokens();
+  const double n = static_cast<double>(tokens);
+  const FeedForward one(*this, p.batch, *p.x[0], p.theta);
+  const Gates gates(*this, p.batch, *p.x[1], p.theta, p.draws);
+  MeanGram meet(tokens);
+  Running own, all, apart;
+  std::vector<Running> of_token(static_cast<std::size_t>(tokens));
+  std::vector<Tensor<float>> slots(Gates::together);
+  gates.repeat([&](Index i, Index slot) { slots[static_cast<std::size_t>(slot)] = gram(gates.draw(i).gates); },
+               [&] {
+                 for (const Tensor<float>& M : slots) {
+                   meet.add(M);
+                   const auto [diagonal, sum] = sums(M, one.y().K);
+                   own.add(diagonal);
+                   all.add(sum);
+                   apart.add(diagonal / n - sum / (n * n));
+                   for (Index t = 0; t < tokens; ++t) of_token[static_cast<std::size_t>(t)].add(static_cast<double>(M(t, t)));
+                 }
+                 return sure(own) && sure(all);
+               });
+  Moment y = one.y();
+  y.K = meet.times(one.y().K);  // (11)
+  y.drift += relative(own);
+  for (const Running& r : of_token) y.token_drift += relative(r) / n;
+  if (tokens > 1) y.swing += relative(apart);
+  return y;
+}
+
+Pulled Experts::pull(const PullDoor& p) const {
+  const Index tokens = p.batch.tokens();
+  const FeedForward one(*this, p.batch, *p.x[0], p.theta);
+  const Gates gates(*this, p.batch, *p.x[1], p.theta, p.draws);
+  const Kernel field = Kernel::from(tokens, [&](Index t, Index s) { return one.y().K(t, s) * p.dy.G(t, s); });
+  const Tensor<float> weight = product_of(p.x[0]->K, p.dy.G);
+  MeanGram meet(tokens), router(tokens);
+  Running own, all, routed, expert;
+  struct Slot {
+    Tensor<float> meet, router;
+    std::vector<double> experts;
+  };
+  std::vector<Slot> slots(Gates::together);
+  gates.repeat(
+      [&](Index i, Index slot) {
+        const Gates::Draw d = gates.draw(i);
+        slots[static_cast<std::size_t>(slot)] = {gram(d.gates), router_gram(routing, d), each_expert(weight, d.gates)};
+      },
+      [&] {
+        for (const Slot& s : slots) {
+          meet.add(s.meet);
+          router.add(s.router);
+          const auto [diagonal, sum] = sums(s.meet, p.dy.G);
+          own.add(diagonal);
+          all.add(sum);
+          routed.add(sums(s.router, field)[0]);
+          for (const double squares : s.experts) expert.add(squares);
+        }
+        return sure(own) && sure(all) && sure(routed, 4);
+      });
+  Pulled dense = one.pull({.G = meet.times(p.dy.G)});                                              // (12)
+  Pulled up{{std::move(dense.dx[0]), {.G = router.times(field), .level = relative(routed)}}, {}};  // (13)
+  up.dx[0].level += relative(own);
+  const double share = 1 / static_cast<double>(routing.experts);
+  for (Index e = 0; e < routing.experts; ++e) {
+    for (const double squares : dense.dtheta) up.dtheta.push_back(share * squares);
+  }
+  if (routing.corrected) up.dtheta.push_back(0);
+  up.levels.assign(up.dtheta.size(), relative(expert));
+  return up;
+}
+
+}  // namespace stepzero
