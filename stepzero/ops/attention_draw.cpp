@@ -38,44 +38,48 @@ KernelDraw::KernelDraw(const Moment& x, double noise, Index length, std::uint64_
     : x_(x), mean_root_(kernels::root(x.K, 1)), channels_(noise > 0 ? 1 / noise : 0), length_(length), place_(place) {}
 
 Tensor<float> KernelDraw::root(Index i) const {
-  Tensor<float> out = sample(i);
-  fix_sizes(out);
+  Tensor<float> out = sample(i, Trans::yes, mean_root_);
+  fix_sizes(out, channels_ > 0 ? 1 - std::sqrt(std::min(x_.token_drift * channels_ / 2, 1.0)) : 0);
   swing(out, i);
   return out;
 }
 
-// The root of a sample covariance of `channels_` channels.
-Tensor<float> KernelDraw::sample(Index i) const {
-  const Index tokens = x_.K.tokens();
-  const double n = static_cast<double>(tokens);
-  const bool sharp = channels_ == 0 || channels_ > 100 * n;
-  const bool thin = !sharp && channels_ < n + 1;
-  const Index columns = thin ? std::max<Index>(1, static_cast<Index>(std::lround(channels_))) : tokens;
-  Tensor<float> b(tokens, columns);
-  if (sharp) {
-    for (Index t = 0; t < tokens; ++t) {
-      for (Index s = 0; s < tokens; ++s) b(t, s) = mean_root_(s, t);
+Tensor<float> KernelDraw::root(Index i, const Tensor<float>& stem) const {
+  Tensor<float> out = sample(i, Trans::no, stem);
+  fix_sizes(out, 1);
+  return out;
+}
+
+// The root of a sample covariance of `channels_` channels, where `mean` or its transpose is the root of the mean.
+Tensor<float> KernelDraw::sample(Index i, Trans turned, const Tensor<float>& mean) const {
+  const Index rank = turned == Trans::yes ? mean.rows() : mean.cols();
+  const double n = static_cast<double>(rank);
+  if (channels_ == 0 || channels_ > 100 * n) {  // sharp
+    Tensor<float> out(x_.K.tokens(), rank);
+    for (Index t = 0; t < out.rows(); ++t) {
+      for (Index s = 0; s < rank; ++s) out(t, s) = turned == Trans::yes ? mean(s, t) : mean(t, s);
     }
-    return b;
+    return out;
   }
-  b = node_normals(place_, "kernel", i, tokens, columns);
+  const bool thin = channels_ < n + 1;
+  const Index columns = thin ? std::max<Index>(1, static_cast<Index>(std::lround(channels_))) : rank;
+  Tensor<float> b = node_normals(place_, "kernel", i, rank, columns);
   // Bartlett: below the diagonal normal, on it chi of falling degrees (here by its normal limit, Wilson-Hilferty)
-  for (Index t = 0; !thin && t < tokens; ++t) {
+  for (Index t = 0; !thin && t < rank; ++t) {
     const double degrees = channels_ - static_cast<double>(t);
     // with few degrees the limit may fall below 0, which a chi does not
     const double cube = std::max(1 - 2 / (9 * degrees) + static_cast<double>(b(t, t)) * std::sqrt(2 / (9 * degrees)), 0.0);
     b(t, t) = static_cast<float>(std::sqrt(degrees * cube * cube * cube));
-    for (Index s = t + 1; s < tokens; ++s) b(t, s) = 0;
+    for (Index s = t + 1; s < rank; ++s) b(t, s) = 0;
   }
-  Tensor<float> out = product(Trans::yes, Trans::no, mean_root_, b);
+  Tensor<float> out = product(turned, Trans::no, mean, b);
   const auto norm = static_cast<float>(1 / std::sqrt(thin ? static_cast<double>(columns) : channels_));
   for (Index j = 0; j < out.size(); ++j) out.data()[j] *= norm;
   return out;
 }
 
 // A sample covariance varies on its diagonal by 2 / channels. Tokens that come from a norm vary by token_drift alone: 0.
-void KernelDraw::fix_sizes(Tensor<float>& root) const {
-  const double fixed = channels_ > 0 ? 1 - std::sqrt(std::min(x_.token_drift * channels_ / 2, 1.0)) : 0;
+void KernelDraw::fix_sizes(Tensor<float>& root, double fixed) const {
   for (Index t = 0; fixed > 0 && t < root.rows(); ++t) {
     float* row = root.view().row(t);
     const double drawn = static_cast<double>(dot_row(row, row, root.cols())), mean = x_.K(t, t);

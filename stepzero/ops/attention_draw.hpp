@@ -25,10 +25,13 @@ class KernelDraw {
 
   // F, (T, rank), with F F' the kernel of draw i.
   [[nodiscard]] Tensor<float> root(Index i) const;
+  // The same for a wire behind a product with a matrix and a norm, before which the draw had the root `stem`: `noise` is then what
+  // they add.
+  [[nodiscard]] Tensor<float> root(Index i, const Tensor<float>& stem) const;
 
  private:
-  [[nodiscard]] Tensor<float> sample(Index i) const;
-  void fix_sizes(Tensor<float>& root) const;
+  [[nodiscard]] Tensor<float> sample(Index i, Trans turned, const Tensor<float>& mean) const;
+  void fix_sizes(Tensor<float>& root, double fixed) const;
   void swing(Tensor<float>& root, Index i) const;
 
   const Moment& x_;

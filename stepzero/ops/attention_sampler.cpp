@@ -20,7 +20,6 @@
 #include "stepzero/ops/attention_expect.hpp"
 #include "stepzero/ops/attention_moments.hpp"
 #include "stepzero/ops/attention_sums.hpp"
-#include "stepzero/ops/rotary.hpp"
 
 namespace stepzero {
 
@@ -40,11 +39,13 @@ class Sampler {
         q_(*x[0]),
         k_(*x[1]),
         v_(*x[2]),
-        values_(v_, v_.noise - 1 / static_cast<double>(op.kv_heads * op.value_dim), batch.length, draws.place) {
+        stem_(stem_of(op, q_, k_)),
+        values_(v_, v_.noise - 1 / static_cast<double>(op.kv_heads * op.value_dim) - (k_.tail ? stem_.noise : 0), batch.length,
+                draws.place) {
     one_ = op;
     one_.heads = one_.kv_heads = 1;
     if (op.buckets > 0) bias_ = theta[0];
-    if (op.cross) queries_.emplace(q_, q_.noise - 1 / static_cast<double>(op.heads * op.key_dim), batch.length, draws.place + (1ULL << 32));
+    if (apart()) queries_.emplace(stem_, stem_.noise, batch.length, draws.place + (1ULL << 32));
     const double t = static_cast<double>(tokens_), dk = static_cast<double>(op.key_dim);
     constexpr double any_head = 8e6;                                      // what a head costs however short the sequence
     const double both_doors = 2 * t * t * (20 * t + 12 * dk) + any_head;  // floating-point operations of a head
@@ -62,7 +63,7 @@ class Sampler {
 
   struct Head {
     Tensor<float> factor;   // of the redrawn kernel of v, (T, rank)
-    Tensor<float> queries;  // the same of q, where its tokens are others
+    Tensor<float> queries;  // the same of q, where its tokens are others or v is made from a narrow wire of its own
     Tensor<float> q, k, a;  // a: (T, L), the weights of each token over its own sequence
     Tensor<float> slope;    // of the softcap, like a
     Tensor<float> keep;
@@ -72,8 +73,9 @@ class Sampler {
   };
 
   [[nodiscard]] Head head(Index i) const {
-    Head h{values_.root(i),
-           queries_ ? queries_->root(i) : Tensor<float>(),
+    Tensor<float> stem = queries_ ? queries_->root(i) : Tensor<float>();
+    Head h{k_.tail ? values_.root(i, stem) : values_.root(i),
+           std::move(stem),
            {},
            {},
            Tensor<float>(tokens_, batch_.length),
@@ -88,8 +90,11 @@ class Sampler {
       const double golden = static_cast<double>(i) * 0.6180339887498949;  // spreads any number of heads over the slopes
       h.op.alibi = {op_.alibi[static_cast<std::size_t>((golden - std::floor(golden)) * static_cast<double>(op_.heads))]};
     }
-    h.q = draw_side(h.query_factor(), op_.cross ? q_ : v_, q_, "q", i);
+    h.q = draw_side(h.query_factor(), queries_from(), q_, "q", i);
     h.k = draw_side(h.factor, v_, k_, "k", i);
+    if (k_.tail) draw_tail(h.queries, h.k, i);
+    if (q_.rotary != nullptr) h.q = turned(h.q, *q_.rotary, batch_, 1);
+    if (k_.rotary != nullptr) h.k = turned(h.k, *k_.rotary, batch_, 1);
     for (Index b = 0; b < batch_.sequences; ++b) {
       gemm(Trans::no, Trans::yes, static_cast<float>(op_.scale), of(h.q, b), of(h.k, b), 0.0F, rows(h.a, b));
     }
@@ -217,8 +222,8 @@ class Sampler {
           if (i >= needed) return;
           Sides d = to_scores(h, up, i);
           to.table = d.table;
-          if (q_.rotary != nullptr) d.q = turned(d.q, *q_.rotary, -1);
-          if (k_.rotary != nullptr) d.k = turned(d.k, *k_.rotary, -1);
+          if (q_.rotary != nullptr) d.q = turned(d.q, *q_.rotary, batch_, -1);
+          if (k_.rotary != nullptr) d.k = turned(d.k, *k_.rotary, batch_, -1);
           gram(d.q, to.q_before);
           gram(d.k, to.k_before);
           if (k_.tail) gram(d.k.view().columns(op_.key_dim - k_.tail->channels, k_.tail->channels), to.k_tail);
@@ -259,7 +264,7 @@ class Sampler {
                      .weight_gain = gain(own, before, K)};
     };
     Pulled out;
-    out.dx.push_back(side(0, q_inner, op_.cross ? q_.K : v_.K));
+    out.dx.push_back(side(0, q_inner, queries_from().K));
     out.dx.push_back(side(1, k_inner, v_.K));
     out.dx.push_back({.G = mean(2), .level = level(seen, 0)});
     if (k_.tail) out.dx[1].tail = with_sizes(mean(5), mean(4), mean(1));
@@ -277,7 +282,11 @@ class Sampler {
     return node_normals(draws_.place, name, i, n, columns);
   }
 
-  // A head of q or k: the kernel drawn for `from` scaled token by token to theirs, then the norm and the rotation the model has.
+  // Whether q is drawn from a kernel of its own: that of its tokens, or of what a narrow wire to k and v was made from.
+  [[nodiscard]] bool apart() const { return op_.cross || k_.tail; }
+  [[nodiscard]] const Moment& queries_from() const { return apart() ? stem_ : v_; }
+
+  // A head of q or k: the kernel drawn for `from` scaled token by token to theirs, then the norm that the model has.
   [[nodiscard]] Tensor<float> draw_side(const Tensor<float>& factor, const Moment& from, const Moment& m, const char* name, Index i) const {
     const Index dk = op_.key_dim;
     Tensor<float> x = product(Trans::no, Trans::no, factor, normals(factor.cols(), dk, name, i));
@@ -292,18 +301,15 @@ class Sampler {
         const float square = dot_row(row, row, dk);
         a = square > 0 ? std::sqrt(static_cast<float>(m.K(t, t) * static_cast<double>(dk)) / square) : 0;
       }
-      const auto b = static_cast<float>(v > 0 ? std::sqrt(end / v) : 0);
-      for (Index c = 0; c < dk; ++c) row[c] *= c < dk - tail ? a : b;
+      for (Index c = 0; c < dk; ++c) row[c] *= a;
     }
-    return m.rotary == nullptr ? std::move(x) : turned(x, *m.rotary, 1);
+    return x;
   }
-
-  [[nodiscard]] Tensor<float> turned(const Tensor<float>& x, const Rotary& rotary, double direction) const {
-    Rotary one = rotary;
-    one.heads = 1;
-    Tensor<float> out(x.rows(), x.cols());
-    one.turn(batch_, View<const float>(x), Into<float>{out.view()}, direction);
-    return out;
+  // The tail's own channels of k.
+  void draw_tail(const Tensor<float>& factor, Tensor<float>& k, Index i) const {
+    const Index tail = k_.tail->channels;
+    const Tensor<float> x = product(Trans::no, Trans::no, factor, normals(factor.cols(), tail, "tail", i));
+    for (Index t = 0; t < tokens_; ++t) std::copy_n(x.view().row(t), tail, k.view().row(t) + (op_.key_dim - tail));
   }
 
   // A F
@@ -373,6 +379,7 @@ class Sampler {
   const Moment& q_;
   const Moment& k_;
   const Moment& v_;
+  Moment stem_;  // what q is drawn from, where it is not what v is
   KernelDraw values_;
   std::optional<KernelDraw> queries_;
   Law bias_;

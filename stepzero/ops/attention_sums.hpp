@@ -9,7 +9,9 @@
 #include "stepzero/core/running.hpp"
 #include "stepzero/kernels/gemm.hpp"
 #include "stepzero/kernels/products.hpp"
-#include "stepzero/ops/op.hpp"
+#include "stepzero/ops/attention.hpp"
+#include "stepzero/ops/attention_draw.hpp"
+#include "stepzero/ops/rotary.hpp"
 
 namespace stepzero {
 
@@ -68,6 +70,26 @@ inline Kernel with_sizes(const Kernel& x, const Kernel& drawn, const Kernel& siz
   return Kernel::from(x.tokens(), [&](Index t, Index s) { return x(t, s) * a[t] * a[s]; });
 }
 
+// One head after a rotation, or with direction -1 before it.
+inline Tensor<float> turned(const Tensor<float>& x, const Rotary& rotary, const Batch& batch, double direction) {
+  Rotary one = rotary;
+  one.heads = 1;
+  Tensor<float> out(x.rows(), x.cols());
+  one.turn(batch, View<const float>(x), Into<float>{out.view()}, direction);
+  return out;
+}
+
+// What queries are drawn from where it is not the kernel of v. Keys and values of latent attention come through a narrow wire, and
+// neither the queries nor the keys' tails know its noise.
+inline Moment stem_of(const Attention& op, const Moment& q, const Moment& k) {
+  Moment m;
+  m.K = k.tail ? k.tail->K : q.K;
+  m.noise = k.tail ? k.tail->noise : q.noise - 1 / static_cast<double>(op.heads * op.key_dim);
+  m.token_drift = k.tail ? 0 : q.token_drift;
+  m.swing = k.tail ? k.tail->swing : q.swing;
+  return m;
+}
+
 // a o b
 inline Tensor<float> by_entry(const Tensor<float>& a, const Tensor<float>& b) {
   Tensor<float> out(a.rows(), a.cols());
@@ -86,14 +108,10 @@ inline Tensor<float> whole(const Tensor<float>& weights, const Batch& batch) {
 // x less the mean over the tokens of each sequence.
 inline Tensor<float> centred(const Tensor<float>& x, const Batch& batch) {
   Tensor<float> out(x.rows(), x.cols());
-  std::vector<float> mean(static_cast<std::size_t>(x.cols()));
   for (Index b = 0; b < batch.sequences; ++b) {
     const View<const float> from = x.view().slice(b * batch.length, batch.length);
     const View<float> to = out.view().slice(b * batch.length, batch.length);
-    std::ranges::fill(mean, 0.0F);
-    for (Index t = 0; t < batch.length; ++t) {
-      for (Index c = 0; c < x.cols(); ++c) mean[c] += from(t, c) / static_cast<float>(batch.length);
-    }
+    const std::vector<float> mean = mean_token(from);
     for (Index t = 0; t < batch.length; ++t) {
       for (Index c = 0; c < x.cols(); ++c) to(t, c) = from(t, c) - mean[c];
     }

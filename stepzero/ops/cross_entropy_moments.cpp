@@ -59,6 +59,20 @@ struct Tokens {
   }
 };
 
+// E<dx_t, x_s> from the mean logits: that of the id of s is own_logit[s], all others are 0.
+template <class Probability>
+std::shared_ptr<const Matrix> along_embeddings(const Batch& batch, const std::vector<double>& own_logit, const Probability& probability,
+                                               double n) {
+  auto to = std::make_shared<Matrix>(batch.tokens(), batch.tokens());
+  for (Index t = 0; t < batch.tokens(); ++t) {
+    for (Index s = 0; s < batch.tokens(); ++s) {
+      const double target = batch.targets[t] == batch.ids[s] ? 1 : 0;
+      (*to)(t, s) = batch.targets[t] < 0 ? 0 : own_logit[s] * (probability(t, batch.ids[s]) - target) / n;
+    }
+  }
+  return to;
+}
+
 }  // namespace
 
 Moment CrossEntropy::push(const PushDoor& p) const {
@@ -104,8 +118,10 @@ Pulled CrossEntropy::pull(const PullDoor& p) const {
   // E<dx_t, x_t> = v (1 - sum p^2) / N by Stein's lemma: probabilities lean towards the larger logits
   Adjoint out{.G = G};
   for (Index t = 0; t < p.batch.tokens(); ++t) {
-    out.radial.push_back(targets[t] < 0 ? 0 : x.K(t, t) * (1 - tokens.sum_squares[t]) * (1 - own[t]) / n);
+    const double squares = own[t] * own[t] + (1 - own[t]) * (1 - own[t]) * tokens.sum_squares[t];
+    out.radial.push_back(targets[t] < 0 ? 0 : x.K(t, t) * (1 - squares) / n);
   }
+  if (tokens.tied) out.shared = along_embeddings(p.batch, tokens.own_logit, probability, n);
   return {{out}, {}};
 }
 

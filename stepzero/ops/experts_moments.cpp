@@ -175,6 +175,27 @@ Tensor<float> router_gram(const Routing& routing, const Gates::Draw& d) {
   return out;
 }
 
+// K o G, in units of its largest entry
+Tensor<float> product_of(const Kernel& K, const Kernel& G) {
+  Tensor<float> out(K.tokens(), K.tokens());
+  double top = 0;
+  for (Index t = 0; t < K.tokens(); ++t) top = std::max(top, K(t, t) * G(t, t));
+  for (Index t = 0; t < K.tokens(); ++t) {
+    for (Index s = 0; s < K.tokens(); ++s) out(t, s) = static_cast<float>(top > 0 ? K(t, s) * G(t, s) / top : 0);
+  }
+  return out;
+}
+
+// sum_ts g_te g_se W_ts for each expert: as much as its tokens have of a weight's gradient. 0 where nobody came.
+std::vector<double> each_expert(const Tensor<float>& W, const Tensor<float>& gates) {
+  const Tensor<float> Wg = product(Trans::no, Trans::no, W, gates);
+  std::vector<double> sum(static_cast<std::size_t>(gates.cols()), 0.0);
+  for (Index t = 0; t < gates.rows(); ++t) {
+    for (Index e = 0; e < gates.cols(); ++e) sum[static_cast<std::size_t>(e)] += static_cast<double>(gates(t, e) * Wg(t, e));
+  }
+  return sum;
+}
+
 // Relative variance over draws, and whether their mean is known well enough.
 double relative(const Running& r) { return r.mean > 0 ? r.variance() / (r.mean * r.mean) : 0; }
 bool sure(const Running& r, double times = 1) { return r.error() <= times * Gates::enough * r.mean; }
@@ -225,16 +246,18 @@ Pulled Experts::pull(const PullDoor& p) const {
   const FeedForward one(*this, p.batch, *p.x[0], p.theta);
   const Gates gates(*this, p.batch, *p.x[1], p.theta, p.draws);
   const Kernel field = Kernel::from(tokens, [&](Index t, Index s) { return one.y().K(t, s) * p.dy.G(t, s); });
+  const Tensor<float> weight = product_of(p.x[0]->K, p.dy.G);
   MeanGram meet(tokens), router(tokens);
-  Running own, all, routed;
+  Running own, all, routed, expert;
   struct Slot {
     Tensor<float> meet, router;
+    std::vector<double> experts;
   };
   std::vector<Slot> slots(Gates::together);
   gates.repeat(
       [&](Index i, Index slot) {
         const Gates::Draw d = gates.draw(i);
-        slots[static_cast<std::size_t>(slot)] = {gram(d.gates), router_gram(routing, d)};
+        slots[static_cast<std::size_t>(slot)] = {gram(d.gates), router_gram(routing, d), each_expert(weight, d.gates)};
       },
       [&] {
         for (const Slot& s : slots) {
@@ -244,6 +267,7 @@ Pulled Experts::pull(const PullDoor& p) const {
           own.add(diagonal);
           all.add(sum);
           routed.add(sums(s.router, field)[0]);
+          for (const double squares : s.experts) expert.add(squares);
         }
         return sure(own) && sure(all) && sure(routed, 4);
       });
@@ -255,6 +279,7 @@ Pulled Experts::pull(const PullDoor& p) const {
     for (const double squares : dense.dtheta) up.dtheta.push_back(share * squares);
   }
   if (routing.corrected) up.dtheta.push_back(0);
+  up.levels.assign(up.dtheta.size(), relative(expert));
   return up;
 }
 

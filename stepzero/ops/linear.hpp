@@ -139,6 +139,7 @@ struct Linear {
     up.dx[0].noise = 1 / n;
     up.dx[0].damp = p.dy.damp;
     if (!p.dy.radial.empty()) add_radial(p.x[0]->K, n, p.dy.radial, up.dx[0]);
+    up.dx[0].shared = p.dy.shared;  // <dx_t, x_s> = <dy_t, y_s>, and (6) has what it adds to G
     up.dtheta.assign(static_cast<std::size_t>(pieces), n * frobenius(p.x[0]->K, p.dy.G) * p.dy.weight_gain * share);  // (7)
     if (bias) up.dtheta.resize(static_cast<std::size_t>(2 * pieces), p.dy.G.sum() * share);
     return up;

@@ -24,10 +24,13 @@ struct Rotary;
 enum class Grade : std::uint8_t { exact, large_width, approximate, sampled };
 const char* to_string(Grade grade);
 
-// Heads of two parts: the last `channels` of each have a kernel of their own (latent attention).
+// Heads of two parts: the last `channels` of each have a kernel of their own (latent attention), before a rotation. Noise and swing
+// as in a Moment: those of what the tail was made from.
 struct Tail {
   Index channels = 0;
-  Kernel K;  // before a rotation
+  Kernel K;
+  double noise = 0;
+  double swing = 0;
 };
 
 // The Gaussian channels that a function was applied to.
@@ -98,7 +101,9 @@ struct Adjoint {
   std::optional<BehindFunction> behind_function = std::nullopt;  // where one reads the wire: a batch norm feels that its slopes know x
   std::optional<Kernel> tail = std::nullopt;  // what of G belongs to the heads' tails, before they turned, where an attention knows it
   std::vector<double> radial =
-      {};                  // E<d_t, x_t>: what the gradient has along the token itself; empty: 0. Products keep it, norms absorb it
+      {};  // E<d_t, x_t>: what the gradient has along the token itself; empty: 0. Products keep it, norms absorb it
+  // (t, s): E<d_t, x_s> from the embeddings that x shares with a tied head; none: 0. Kept and absorbed likewise
+  std::shared_ptr<const Matrix> shared = nullptr;
   double along = 1;        // the share of the gradient's square along its own token, times the width: 1 at random, 0 behind a norm
   double flat = 1;         // along (1, ..., 1)
   double damp = 0;         // the gradient at a token falls as the token grows in one draw: G_tt ~ |x_t|^(-2 damp)
@@ -131,7 +136,8 @@ struct PullDoor {
 
 struct Pulled {
   std::vector<Adjoint> dx;
-  std::vector<double> dtheta;  // E ||dtheta||^2 of each parameter
+  std::vector<double> dtheta;       // E ||dtheta||^2 of each parameter
+  std::vector<double> levels = {};  // relative variance of the same over draws, beyond what the wires' levels say; empty: 0
 };
 
 }  // namespace stepzero

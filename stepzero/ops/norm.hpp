@@ -140,9 +140,13 @@ struct Norm {
       dg += r[t] *
             in_eight(0, tokens, [c = C.row(t), g_t = p.dy.G.row(t), r_s = r.data()](Index s) { return g_t[s] * c[s] * r_s[s]; });  // (10)
     }
-    double radial = 0;
+    double radial = 0, swapped = 0;
     for (const double r_t : p.dy.radial) radial += r_t;
-    dg += radial * radial / (d * static_cast<double>(groups));  // a gradient along the token pulls every gain the same way
+    for (Index t = 0; p.dy.shared && t < tokens; ++t) {
+      radial += (*p.dy.shared)(t, t);
+      for (Index s = 0; s < tokens; ++s) swapped += (*p.dy.shared)(t, s) * (*p.dy.shared)(s, t);
+    }
+    dg += (radial * radial + swapped) / (d * static_cast<double>(groups));  // a gradient along the token pulls every gain the same way
     // one gain for all groups sums their independent gradients: the same total
     const double share = 1 / static_cast<double>(sets());
     if (gain) up.dtheta.assign(static_cast<std::size_t>(sets()), dg * share);
@@ -158,14 +162,20 @@ struct Norm {
     if (x.mean.empty()) return x.K.scaled(rest);
     return Kernel::from(x.K.tokens(), [&](Index t, Index s) { return (x.K(t, s) - x.mean[t] * x.mean[s]) * rest; });  // (7)
   }
-  // G without what the gradients' parts along their own tokens add to it: the norm absorbs that
+  // G of what is left of the gradients across their own tokens, d_t - a_t y_t: the norm absorbs the rest
   [[nodiscard]] Kernel across(const PullDoor& p) const {
     if (p.dy.radial.empty()) return p.dy.G;
     const Kernel& K = p.y.K;
     const double n = static_cast<double>(channels());
+    const auto shared = [&](Index t, Index s) { return p.dy.shared ? (*p.dy.shared)(t, s) : 0; };
+    std::vector<double> a, caused;  // a_t, and what of it the products with the head caused
+    for (Index t = 0; t < K.tokens(); ++t) {
+      const double size = K(t, t) > 0 ? 1 / (n * K(t, t)) : 0;
+      caused.push_back(p.dy.radial[t] * size);
+      a.push_back(caused.back() + shared(t, t) * size);
+    }
     return Kernel::from(K.tokens(), [&](Index t, Index s) {
-      const double size = n * K(t, t) * K(s, s);
-      return p.dy.G(t, s) - (size > 0 ? p.dy.radial[t] * p.dy.radial[s] * K(t, s) / size : 0);
+      return p.dy.G(t, s) - a[s] * shared(t, s) - a[t] * shared(s, t) + n * K(t, s) * (a[t] * a[s] - a[s] * caused[t] - a[t] * caused[s]);
     });
   }
   [[nodiscard]] static std::vector<double> inverse_size(const Kernel& C, double more) {

@@ -51,7 +51,13 @@ struct Scale {
   }
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
-    return {{{.G = p.dy.G.scaled(factor * factor), .radial = p.dy.radial, .along = p.dy.along, .flat = p.dy.flat, .damp = p.dy.damp}}, {}};
+    return {{{.G = p.dy.G.scaled(factor * factor),
+              .radial = p.dy.radial,
+              .shared = p.dy.shared,
+              .along = p.dy.along,
+              .flat = p.dy.flat,
+              .damp = p.dy.damp}},
+            {}};
   }  // (8)
 };
 static_assert(Op<Scale>);

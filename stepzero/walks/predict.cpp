@@ -219,7 +219,7 @@ class Walk {
       const auto param = static_cast<std::size_t>(node.params[k].param);
       const double squares = std::max(pulled.dtheta[k], 0.0);  // a gradient that is 0 (the bias of k) is so up to rounding
       squares_[param] += squares;
-      deviations_[param] += squares * std::sqrt(level);
+      deviations_[param] += squares * std::sqrt(level + (pulled.levels.empty() ? 0 : pulled.levels[k]));
     }
   }
 

@@ -25,14 +25,17 @@ Batch larger_batch(Index sequences, Index length) {
   for (Index t = 0; t < batch.tokens(); ++t) {
     batch.ids.push_back(static_cast<std::int32_t>(t * t % 211));
     batch.targets.push_back(t % 10 == 9 ? -100 : static_cast<std::int32_t>(t * 7 % 211));
+    batch.encoder_ids.push_back(static_cast<std::int32_t>(t * 5 % 211));
   }
-  for (Index i = 0; i < sequences * 3 * 9 * 9; ++i) batch.pixels.push_back(static_cast<float>(i * 37 % 101) / 50 - 1);
+  for (Index i = 0; i < sequences * 3 * 24 * 24; ++i) batch.pixels.push_back(static_cast<float>(i * 37 % 101) / 50 - 1);
   return batch;
 }
 
 std::vector<Example> larger_examples() {
   std::vector<Example> list = {
       {"tokens", TokenEmbedding{.vocab = 211, .width = 96}, {}},
+      {"tokens-encoder", TokenEmbedding{.vocab = 211, .width = 96, .encoder = true}, {}},
+      {"patches", PatchEmbedding{.side = 24, .patch = 2, .colours = 3, .width = 96}, {}},
       {"learned", LearnedPosition{.positions = 150, .width = 96}, {96}},
       {"sinusoidal", SinusoidalPosition{.width = 96}, {96}},
       {"linear", Linear{.in = 96, .out = 384, .bias = true}, {96}},
@@ -57,6 +60,11 @@ std::vector<Example> larger_examples() {
       {"attention-one-head",
        Attention{.heads = 1, .kv_heads = 1, .key_dim = 96, .value_dim = 96, .scale = 0.1, .softcap = 2, .alibi = {0.1}},
        {96, 96, 96}},
+      {"attention-relative",
+       Attention{.heads = 4, .kv_heads = 4, .key_dim = 24, .value_dim = 24, .scale = 0.2, .buckets = 8, .farthest = 40},
+       {96, 96, 96}},
+      {"join", Join{.heads = 4, .own = 16, .shared = 8}, {64, 8}},
+      {"experts", Experts{.width = 96, .ffn = 48, .routing = {.experts = 8, .chosen = 2}, .act = Elementwise<Silu>{.width = 48}}, {96, 8}},
       {"dropout", Dropout{.width = 96, .p = 0.3, .node = 2}, {96}},
       {"residual", Residual{.width = 96, .skip_scale = 1.7, .branch_scale = 0.3}, {96, 96}},
       {"scale", Scale{.width = 96, .factor = 2.5}, {96}},
