@@ -126,6 +126,11 @@ Expected<Setup> prepare(const CommonFlags& flags) {
   return Setup{*a, *scheme, std::move(graph), std::move(*batch)};
 }
 
+std::string input_name(const CommonFlags& flags, const Batch& batch) {
+  if (batch.pixels.empty()) return flags.tokens;
+  return flags.pixels.empty() ? "normal" : flags.pixels;
+}
+
 double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 Progress::Progress(std::string what, bool quiet)

@@ -64,6 +64,9 @@ Expected<Architecture> describe_model(const std::string& model, const std::vecto
 Expected<Setup> prepare(const CommonFlags& flags);
 
 // A bar on a terminal, from the first second on; nothing elsewhere.
+// What a pass runs on: how tokens or pixels are drawn, or their file.
+std::string input_name(const CommonFlags& flags, const Batch& batch);
+
 double seconds();  // since some fixed moment
 
 class Progress {

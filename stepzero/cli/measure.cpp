@@ -27,7 +27,7 @@ int run(const MeasureFlags& flags) {
       *setup, flags, {.weights = flags.weights, .weightless = flags.weightless, .stream = flags.stream, .dtype = dtype_of(flags.dtype)});
   if (!signal) return complain(signal.error());
   if (flags.dtype != "f32") signal->dtype = flags.dtype;
-  signal->tokens = flags.tokens;
+  signal->tokens = input_name(flags, setup->batch);
   const int code = present(*signal, flags, flags.view, to_text);
   if (code == Exit::usage) return code;
   if (const auto broken = find_not_finite(*signal)) {

@@ -21,7 +21,7 @@ int run(const PredictFlags& flags) {
   if (flags.whole) options.longest = setup->batch.length;
   auto signal = predict_any(setup->graph, setup->architecture, setup->batch, *setup->scheme, options);
   if (!signal) return complain(signal.error());
-  signal->tokens = flags.tokens;
+  signal->tokens = input_name(flags, setup->batch);
   return present(*signal, flags, flags.view, to_text);
 }
 

@@ -31,6 +31,15 @@ int Graph::add_node(std::string name, AnyOp op, std::vector<int> inputs, std::ve
   return static_cast<int>(nodes.size()) - 1;
 }
 
+std::vector<Index> Graph::rows(const Batch& batch) const {
+  std::vector<Index> list;
+  for (const Node& node : nodes) {
+    const Index before = node.inputs.empty() ? batch.tokens() : list[static_cast<std::size_t>(node.inputs[0])];
+    list.push_back(std::visit([&](const auto& op) { return rows_after(op, batch, before); }, node.op));
+  }
+  return list;
+}
+
 ParamUse Graph::whole(int param) const {
   const Param& p = params[static_cast<std::size_t>(param)];
   return {param, 0, 0, p.rows(), p.cols()};

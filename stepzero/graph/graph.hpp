@@ -32,11 +32,19 @@ struct Param {
   Index zero_row = -1;           // the row of padding, which stays zero; -1: none
   std::vector<Part> parts = {};  // none: the tensor is one matrix
   bool in_out = false;           // a matrix stored (in, out)
+  bool conv = false;             // the kernel of a convolution: a row for each channel it makes
 
   // as a matrix: a vector is one row, of more dimensions the last are the columns
-  [[nodiscard]] Index rows() const { return std::accumulate(shape.begin(), shape.end() - 1, Index{1}, std::multiplies<>()); }
-  [[nodiscard]] Index cols() const { return shape.back(); }
-  [[nodiscard]] Index size() const { return rows() * cols(); }
+  [[nodiscard]] Index rows() const { return product(0, row_dimensions()); }
+  [[nodiscard]] Index cols() const { return product(row_dimensions(), shape.size()); }
+  [[nodiscard]] Index size() const { return product(0, shape.size()); }
+
+ private:
+  [[nodiscard]] std::size_t row_dimensions() const { return conv ? 1 : shape.size() - 1; }
+  [[nodiscard]] Index product(std::size_t begin, std::size_t end) const {
+    const auto at = [&](std::size_t i) { return shape.begin() + static_cast<std::ptrdiff_t>(i); };
+    return std::accumulate(at(begin), at(end), Index{1}, std::multiplies<>());
+  }
 };
 
 // The block of a tensor that one op uses: all of it, or for instance the query third of a fused projection.
@@ -69,6 +77,8 @@ struct Graph {
   // Checks that wires, channels and parameter blocks fit what the op asks for: a mismatch is a bug in the builder.
   int add_node(std::string name, AnyOp op, std::vector<int> inputs, std::vector<ParamUse> params = {});
 
+  // Rows of every wire.
+  [[nodiscard]] std::vector<Index> rows(const Batch& batch) const;
   [[nodiscard]] ParamUse whole(int param) const;
   [[nodiscard]] Index parameter_count() const;
   [[nodiscard]] int find_node(const std::string& name) const;  // -1: none

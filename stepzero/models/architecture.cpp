@@ -20,7 +20,8 @@ namespace {
 template <class E>
 using Names = std::vector<std::pair<std::string_view, E>>;
 
-const Names<NormKind> norm_names = {{"layernorm", NormKind::layernorm}, {"rmsnorm", NormKind::rmsnorm}, {"none", NormKind::none}};
+const Names<NormKind> norm_names = {
+    {"layernorm", NormKind::layernorm}, {"rmsnorm", NormKind::rmsnorm}, {"batchnorm", NormKind::batchnorm}, {"none", NormKind::none}};
 const Names<NormPlacement> placement_names = {
     {"pre", NormPlacement::pre}, {"post", NormPlacement::post}, {"sandwich", NormPlacement::sandwich}, {"branch", NormPlacement::branch}};
 const Names<PositionKind> position_names = {
@@ -30,6 +31,7 @@ const Names<QkNorm> qk_norm_names = {{"none", QkNorm::none}, {"head", QkNorm::he
 const Names<RopeScaling> rope_names = {
     {"none", RopeScaling::none},         {"linear", RopeScaling::linear}, {"dynamic", RopeScaling::dynamic}, {"yarn", RopeScaling::yarn},
     {"longrope", RopeScaling::longrope}, {"llama3", RopeScaling::llama3}, {"default", RopeScaling::none},    {"su", RopeScaling::longrope}};
+const Names<Pooling> pooling_names = {{"none", Pooling::none}, {"max", Pooling::max}, {"average", Pooling::average}};
 const Names<BranchGain> gain_names = {{"none", BranchGain::none}, {"scalar", BranchGain::scalar}, {"channel", BranchGain::channel}};
 // The first name of each function is ours, the others are the library's (ACT2FN).
 const Names<Activation> activation_names = {{"identity", Activation::identity},
@@ -157,6 +159,21 @@ Expected<void> set_list(Architecture& a, std::string_view text) {
   return {};
 }
 
+// "6,16"
+template <std::vector<Index> Architecture::* member>
+Expected<void> set_counts(Architecture& a, std::string_view text) {
+  std::vector<Index> list;
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    const auto value = parse_count(text.substr(0, comma), 1, Index{1} << 24);
+    if (!value) return std::unexpected(value.error());
+    list.push_back(*value);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  a.*member = std::move(list);
+  return {};
+}
+
 Expected<void> set_dropout(Architecture& a, std::string_view text) { return assign(a.dropout, parse_number(text, 0, 0.99)); }
 
 using A = Architecture;
@@ -201,7 +218,7 @@ const std::array field_table = std::to_array<Field>({
     {"causal", flag, set_flag<&A::causal>},
     {"window", "keys a query sees, itself included; 0: all", set_count<&A::window, 0>},
     {"layer_types", "letters s (window) and f (none), repeated over the layers", set_layer_types},
-    {"norm", "layernorm, rmsnorm, none", [](A& a, std::string_view v) { return assign(a.norm, parse_name(norm_names, v)); }},
+    {"norm", "layernorm, rmsnorm, batchnorm, none", [](A& a, std::string_view v) { return assign(a.norm, parse_name(norm_names, v)); }},
     {"norm_eps", number, set_number<&A::norm_eps, 0.0>},
     {"norm_placement", "pre, post, sandwich, branch",
      [](A& a, std::string_view v) { return assign(a.norm_placement, parse_name(placement_names, v)); }},
@@ -259,6 +276,15 @@ const std::array field_table = std::to_array<Field>({
     {"image", "pixels on a side", set_count<&A::image, 0, 65536>},
     {"patch", "pixels on a side", set_count<&A::patch, 0, 65536>},
     {"colours", count, set_count<&A::colours, 1, 65536>},
+    {"stages", "channels of each stage of convolutions, with commas", set_counts<&A::stages>},
+    {"stage_blocks", "residual blocks of a stage; 0: one convolution and a pooling", set_count<&A::stage_blocks, 0, A::most_layers>},
+    {"conv_size", "pixels on a side", set_count<&A::conv_size, 1, 65536>},
+    {"conv_stride", count, set_count<&A::conv_stride, 1, 65536>},
+    {"conv_padding", "pixels; -1: half the size", set_count<&A::conv_padding, A::same_padding, 65536>},
+    {"conv_groups", "a whole number that divides the channels", set_count<&A::conv_groups, 1>},
+    {"pooling", "none, max, average", [](A& a, std::string_view v) { return assign(a.pooling, parse_name(pooling_names, v)); }},
+    {"pool_size", "pixels on a side", set_count<&A::pool_size, 1, 65536>},
+    {"dense", "widths of the matrices before the head, with commas", set_counts<&A::dense>},
     {"skip_scale", number, set_number<&A::skip_scale, -huge>},
     {"skip_scales", "two numbers for each layer, with commas; empty: skip_scale", set_list<&A::skip_scales, -huge>},
     {"residual_scales", "two numbers for each layer, with commas; empty: residual_scale", set_list<&A::residual_scales, -huge>},
@@ -280,6 +306,8 @@ std::string_view to_string(RopeScaling s) { return name_of(rope_names, s); }
 Expected<RopeScaling> parse_rope_scaling(std::string_view name) { return parse_name(rope_names, name); }
 std::string_view to_string(NormKind n) { return name_of(norm_names, n); }
 std::string_view to_string(PositionKind p) { return name_of(position_names, p); }
+std::string_view to_string(Pooling p) { return name_of(pooling_names, p); }
+Expected<Pooling> parse_pooling(std::string_view name) { return parse_name(pooling_names, name); }
 std::string_view to_string(BranchGain g) { return name_of(gain_names, g); }
 std::string_view to_string(QkNorm n) { return name_of(qk_norm_names, n); }
 std::string_view to_string(NormPlacement p) { return name_of(placement_names, p); }

@@ -11,7 +11,7 @@
 
 namespace stepzero {
 
-enum class NormKind : std::uint8_t { layernorm, rmsnorm, none };
+enum class NormKind : std::uint8_t { layernorm, rmsnorm, batchnorm, none };
 enum class NormPlacement : std::uint8_t { pre, post, sandwich, branch };
 enum class PositionKind : std::uint8_t { learned, sinusoidal, none };
 enum class QkNorm : std::uint8_t { none, head, each_head, all };  // one gain for all heads, one for each; all heads as one vector
@@ -32,6 +32,8 @@ enum class Activation : std::uint8_t {
   mish,
   laplace
 };
+
+enum class Pooling : std::uint8_t { none, max, average };
 
 enum class BranchGain : std::uint8_t { none, scalar, channel };
 
@@ -136,9 +138,20 @@ struct Architecture {  // NOLINT(clang-analyzer-optin.performance.Padding)
   Index decoder_layers = 0;      // of an encoder-decoder (T5), whose encoder then has `layers`
   Index relative_positions = 0;  // buckets of a relative bias, of which the last holds relative_distance and beyond
   Index relative_distance = 128;
-  Index image = 0;  // ViT: pixels on a side, of a patch, and colours
+  Index image = 0;  // of vision models: pixels on a side, of a patch (ViT), and colours
   Index patch = 0;
   Index colours = 3;
+  // Convolutional networks: stages of convolutions, then matrices.
+  std::vector<Index> stages = {};  // channels of each; empty: a transformer
+  Index stage_blocks = 0;          // residual blocks of a stage; 0: one convolution, its activation, a pooling
+  Index conv_size = 3;
+  Index conv_stride = 1;  // where there are no residual blocks, which halve the image from stage to stage
+  static constexpr Index same_padding = -1;
+  Index conv_padding = same_padding;  // half the size: a stride of 1 leaves the image as large as it was
+  Index conv_groups = 1;              // but for convolutions of the pixels, and for those that lead past a block
+  Pooling pooling = Pooling::max;     // where there are no residual blocks, which end in the mean over the image
+  Index pool_size = 2;
+  std::vector<Index> dense = {};  // widths of the matrices before the head
   // What schemes change in the forward pass.
   double skip_scale = 1;                      // on the stream where a branch is added to it
   std::vector<double> skip_scales = {};       // one for each of the 2 layers branches; empty: skip_scale
@@ -178,6 +191,8 @@ std::string_view to_string(NormPlacement p);
 std::string_view to_string(RopeScaling s);
 Expected<RopeScaling> parse_rope_scaling(std::string_view name);
 std::string_view to_string(BranchGain g);
+std::string_view to_string(Pooling p);
+Expected<Pooling> parse_pooling(std::string_view name);
 std::string_view to_string(PositionKind p);
 std::string_view to_string(QkNorm n);
 

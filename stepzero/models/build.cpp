@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "stepzero/models/build_cnn.hpp"
 #include "stepzero/models/builder.hpp"
 #include "stepzero/models/elementwise.hpp"
 
@@ -145,6 +146,6 @@ void Builder::head(int x) {
   graph_.add_node("loss", CrossEntropy{a_.vocab}, {x});
 }
 
-Graph build_graph(const Architecture& a) { return Builder(a).build(); }
+Graph build_graph(const Architecture& a) { return a.stages.empty() ? Builder(a).build() : build_cnn(a); }
 
 }  // namespace stepzero

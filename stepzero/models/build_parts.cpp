@@ -90,6 +90,7 @@ int Builder::norm(const std::string& node, const std::string& stem, int x, int l
       return norm_node(node, stem, x, layer, LayerNorm{.width = width, .gain = a_.norm_gain, .bias = a_.norm_bias});
     case NormKind::rmsnorm:
       return norm_node(node, stem, x, layer, RmsNorm{.width = width, .gain = a_.norm_gain});
+    case NormKind::batchnorm:  // of convolutional networks
     case NormKind::none:
       break;
   }

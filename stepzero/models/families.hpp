@@ -10,7 +10,7 @@ extern const Family gpt2_family, gptj_family, bert_family, roberta_family, opt_f
     phi_family;
 extern const Family llama_family, mistral_family, qwen2_family, qwen3_family, granite_family, olmo_family, olmo2_family, phi3_family,
     stablelm_family, cohere_family, starcoder2_family;
-extern const Family mixtral_family, deepseek_v2_family, deepseek_v3_family, t5_family, vit_family;
+extern const Family mixtral_family, deepseek_v2_family, deepseek_v3_family, t5_family, vit_family, cnn_family;
 extern const Family gemma_family, gemma2_family, gemma3_family, gemma3_text_family;
 
 // Defaults of the usual keys: hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim,

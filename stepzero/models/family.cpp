@@ -18,7 +18,7 @@ std::span<const Family> families() {
                                   gemma3_text_family, phi_family,         phi3_family,    gpt_neox_family,   gptj_family,
                                   falcon_family,      opt_family,         bloom_family,   granite_family,    olmo_family,
                                   olmo2_family,       stablelm_family,    cohere_family,  starcoder2_family, mixtral_family,
-                                  deepseek_v2_family, deepseek_v3_family, t5_family,      vit_family};
+                                  deepseek_v2_family, deepseek_v3_family, t5_family,      vit_family,        cnn_family};
   return list;
 }
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "stepzero/models/build_cnn.hpp"
 #include "stepzero/models/family.hpp"
 
 namespace stepzero {
@@ -36,6 +37,10 @@ Expected<void> resolve_experts(Architecture& a) {
 }  // namespace
 
 Expected<void> resolve(Architecture& a) {
+  if (a.family == "cnn") return resolve_cnn(a);
+  if (!a.stages.empty() || a.norm == NormKind::batchnorm) {
+    return fail(fmt::format("family {} has no {}", a.family, a.stages.empty() ? "batchnorm" : "stages of convolutions"));
+  }
   const Family* family = find_family(a.family);
   if ((a.experts > 0 || a.key_value_rank > 0) && family != nullptr && family->names.router.empty()) {
     return fail(fmt::format("family {} knows no experts and no latent attention", a.family));

@@ -3,18 +3,24 @@
 #include <variant>
 
 #include "stepzero/ops/attention.hpp"
+#include "stepzero/ops/average_pool.hpp"
+#include "stepzero/ops/batch_norm.hpp"
+#include "stepzero/ops/conv.hpp"
 #include "stepzero/ops/cross_entropy.hpp"
 #include "stepzero/ops/dropout.hpp"
 #include "stepzero/ops/elementwise.hpp"
 #include "stepzero/ops/embedding.hpp"
 #include "stepzero/ops/experts.hpp"
+#include "stepzero/ops/flatten.hpp"
 #include "stepzero/ops/gain.hpp"
 #include "stepzero/ops/join.hpp"
 #include "stepzero/ops/linear.hpp"
 #include "stepzero/ops/lora.hpp"
+#include "stepzero/ops/max_pool.hpp"
 #include "stepzero/ops/multiply.hpp"
 #include "stepzero/ops/norm.hpp"
 #include "stepzero/ops/patch.hpp"
+#include "stepzero/ops/pixels.hpp"
 #include "stepzero/ops/position.hpp"
 #include "stepzero/ops/residual.hpp"
 #include "stepzero/ops/rotary.hpp"
@@ -23,9 +29,9 @@
 namespace stepzero {
 
 template <class... Phi>
-using OpList =
-    std::variant<TokenEmbedding, LearnedPosition, SinusoidalPosition, Linear, LoraLinear, LayerNorm, RmsNorm, Multiply, Rotary, Attention,
-                 Dropout, Residual, Scale, Gain, Softcap, Clip, Join, Experts, PatchEmbedding, CrossEntropy, Elementwise<Phi>...>;
+using OpList = std::variant<TokenEmbedding, LearnedPosition, SinusoidalPosition, Linear, LoraLinear, LayerNorm, RmsNorm, Multiply, Rotary,
+                            Attention, Dropout, Residual, Scale, Gain, Softcap, Clip, Join, Experts, PatchEmbedding, Pixels, Conv,
+                            AveragePool, MaxPool, BatchNorm, Flatten, CrossEntropy, Elementwise<Phi>...>;
 
 using AnyOp = PhiList<OpList>;
 

@@ -18,7 +18,7 @@ struct Softmax {
 Softmax gaussian_softmax(double v, double vocab) {
   const double relative_variance = std::expm1(v) / vocab;
   if (relative_variance < 0.01) return {std::log(vocab) + v / 2 - relative_variance / 2, std::exp(v) / vocab};
-  constexpr int draws = 32;
+  const int draws = static_cast<int>(std::clamp(8192 / vocab, 32.0, 1024.0));
   std::vector<double> z(static_cast<std::size_t>(vocab));
   Softmax mean{0, 0};
   for (int d = 0; d < draws; ++d) {

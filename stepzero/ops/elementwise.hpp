@@ -43,6 +43,20 @@ struct Elementwise {
   }
 
   [[nodiscard]] Moment push(const PushDoor& p) const {
+    Moment y = push_kernel(p);
+    y.before_function = {p.x[0]->K, [](double x) { return Phi::value(x); }, [](double x) { return Phi::slope(x); }};
+    return y;
+  }
+
+  [[nodiscard]] Pulled pull(const PullDoor& p) const {
+    if (p.dy.before_function) return {{{.G = *p.dy.before_function}}, {}};
+    Pulled up = pull_kernel(p);
+    up.dx[0].behind_function = {p.dy.G, [](double x) { return Phi::slope(x); }};
+    return up;
+  }
+
+ private:
+  [[nodiscard]] static Moment push_kernel(const PushDoor& p) {
     const auto f = [](double x) { return Phi::value(x); };
     if constexpr (std::is_same_v<Phi, Relu>)
       return push_closed(p, f, relu_kernel, relu_mean);  // (3)
@@ -56,7 +70,7 @@ struct Elementwise {
       return push_function(p, f);
   }
 
-  [[nodiscard]] Pulled pull(const PullDoor& p) const {
+  [[nodiscard]] static Pulled pull_kernel(const PullDoor& p) {
     const auto slope = [](double x) { return Phi::slope(x); };
     Pulled up = through(p, slope);
     feel_size(p, [](double x) { return Phi::value(x); }, slope, up.dx[0]);

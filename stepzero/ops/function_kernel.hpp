@@ -225,7 +225,7 @@ Moment push_function(const PushDoor& p, const F& f) {
   Moment y;
   const Matrix c = hermite_table(x.K, f);
   y.K = function_kernel(x, c);
-  for (Index t = 0; t < p.batch.tokens(); ++t) y.mean.push_back(c(t, 0));  // h_0 = 1
+  for (Index t = 0; t < x.K.tokens(); ++t) y.mean.push_back(c(t, 0));  // h_0 = 1
   carry_spread(x, f, y);
   return y;
 }
@@ -233,7 +233,7 @@ Moment push_function(const PushDoor& p, const F& f) {
 template <class F>
 Pulled pull_function(const PullDoor& p, const F& slope) {
   const Kernel E = function_kernel(*p.x[0], hermite_table(p.x[0]->K, slope));
-  return {{{Kernel::from(p.batch.tokens(), [&](Index t, Index s) { return p.dy.G(t, s) * E(t, s); })}}, {}};
+  return {{{Kernel::from(E.tokens(), [&](Index t, Index s) { return p.dy.G(t, s) * E(t, s); })}}, {}};
 }
 
 // Closed forms, of variances a, b and covariance c; theta is the angle between the two tokens.

@@ -49,7 +49,7 @@ void add_bias(View<const S> bias, View<S> y) {
 inline Moment push_linear(const PushDoor& p, double gain, double n, Law b, Index out) {
   Moment y;
   y.K = p.x[0]->K.scaled(gain).shifted(b.second_moment());  // (5)
-  if (b.mean != 0) y.mean.assign(static_cast<std::size_t>(p.batch.tokens()), b.mean);
+  if (b.mean != 0) y.mean.assign(static_cast<std::size_t>(y.K.tokens()), b.mean);
   y.noise = p.x[0]->noise + 1 / static_cast<double>(out);
   y.swing = p.x[0]->swing;
   y.drift = p.x[0]->level();

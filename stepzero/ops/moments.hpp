@@ -34,6 +34,19 @@ struct Tail {
   double swing = 0;
 };
 
+// The Gaussian channels that a function was applied to.
+struct BeforeFunction {
+  Kernel K;
+  double (*value)(double);
+  double (*slope)(double);
+};
+
+// A gradient that a function has not yet been taken into account of, and its slope.
+struct BehindFunction {
+  Kernel G;
+  double (*slope)(double);
+};
+
 struct AttentionSummary {
   double score_variance = 0;  // over all heads, queries and visible keys
   double mean_score = 0;
@@ -65,6 +78,7 @@ struct Moment {
   bool unit_heads = false;             // each head was put on a sphere
   const Rotary* rotary = nullptr;
   std::optional<Tail> tail;
+  std::optional<BeforeFunction> before_function;  // for a maximum, which samples what it is the maximum of
   std::optional<AttentionSummary> attention;
   AttentionSummary attention_spread;  // standard deviation of the same in one draw
   std::shared_ptr<const void> keep;   // what push leaves for the pull of the same op; empty: it is made again
@@ -85,7 +99,9 @@ struct Moment {
 // A wire on the way up.
 struct Adjoint {
   Kernel G;
-  std::optional<Kernel> before_rotary = std::nullopt;  // of the same heads before they turned, where an attention knows it exactly
+  std::optional<Kernel> before_rotary = std::nullopt;    // of the same heads before they turned, where an attention knows it exactly
+  std::optional<Kernel> before_function = std::nullopt;  // of what the function that made the wire read, where a maximum knows it
+  std::optional<BehindFunction> behind_function = std::nullopt;  // where one reads the wire: a batch norm feels that its slopes know x
   std::optional<Kernel> tail = std::nullopt;  // what of G belongs to the heads' tails, before they turned, where an attention knows it
   std::vector<double> radial =
       {};  // E<d_t, x_t>: what the gradient has along the token itself; empty: 0. Products keep it, norms absorb it

@@ -27,7 +27,8 @@
 
 namespace stepzero {
 
-// The tokens a pass runs on: `sequences` rows of `length` ids, one after the other; targets likewise.
+// The tokens a pass runs on: `sequences` rows of `length` ids, one after the other; targets likewise. Of images that are classified
+// as a whole, each is a sequence of one token.
 struct Batch {
   Index sequences = 1;
   Index length = 1;
@@ -121,6 +122,15 @@ concept Op = requires(const T& op, const Down<float>& df, const Down<double>& dd
   { op.pull(pull) } -> std::same_as<Pulled>;
   { T::grade } -> std::convertible_to<Grade>;  // of push and pull
 };
+
+// Rows of an op's output: those of its first input, unless it moves over images and leaves some places of each.
+template <class T>
+Index rows_after(const T& op, const Batch& batch, Index before) {
+  if constexpr (requires { op.places(); })
+    return batch.sequences * op.places();
+  else
+    return before;
+}
 
 // Rows handed to one piece of parallel work: about 16 thousand numbers, whatever the number of threads.
 inline Index row_grain(Index cols) { return std::max<Index>(1, 16384 / std::max<Index>(cols, 1)); }

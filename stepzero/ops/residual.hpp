@@ -49,7 +49,7 @@ struct Residual {
     const Moment& f = *p.x[1];
     const double a = skip_scale * skip_scale;
     const double b = branch_scale * branch_scale;
-    const Index tokens = p.batch.tokens();
+    const Index tokens = x.K.tokens();
     Moment y;
     y.K = Kernel::from(tokens, [&](Index t, Index s) { return a * x.K(t, s) + b * f.K(t, s); });  // (4)
     y.mean.resize(static_cast<std::size_t>(tokens));

@@ -13,7 +13,13 @@ constexpr std::size_t shallowest = 4;  // growth over fewer layers says nothing
 double stream_square(const Stack& stack, std::size_t l) { return best(stack.layers[l].stream->forward.second_moment); }
 double stream_gradient(const Stack& stack, std::size_t l) { return best(stack.layers[l].stream->backward.norm); }
 
+// Stages of a convolutional network without a stream that passes them.
+bool no_stream(const Architecture& a) { return !a.stages.empty() && a.stage_blocks == 0; }
+
+const char* keep_sizes() { return "scheme he, which keeps sizes behind a ReLU, or --set norm=batchnorm"; }
+
 std::string against_growth(const Architecture& a) {
+  if (!a.stages.empty()) return keep_sizes();
   if (a.norm == NormKind::none) return "put a norm before every branch, or use a scheme made for no norms: t-fixup, fixup, rezero";
   return "divide what the branches add by sqrt(2 layers): scheme megatron, or --set residual_scale";
 }
@@ -35,11 +41,13 @@ void check_signal_growth(const Signal& s, const Stack& stack, Findings& out) {
                    against_growth(s.architecture)});
   }
   if (ratio < 0.25) {
-    out.push_back({"signal-vanishes", ratio < 1e-3 ? Severity::error : Severity::warning, stack.stream(last),
-                   fmt::format("E[x^2] falls from {:.3g} at {} to {:.3g}, e^{:.2g} a layer; a residual stream keeps what it has, "
-                               "a quarter over the second half of the layers is the limit",
-                               from, stack.stream(middle), to, rate),
-                   "let the skip pass unscaled (--set skip_scale=1), or put a norm before every branch"});
+    out.push_back(
+        {"signal-vanishes", ratio < 1e-3 ? Severity::error : Severity::warning, stack.stream(last),
+         fmt::format("E[x^2] falls from {:.3g} at {} to {:.3g}, e^{:.2g} a layer; {} what it has, "
+                     "a quarter over the second half of the layers is the limit",
+                     from, stack.stream(middle), to, rate,
+                     no_stream(s.architecture) ? "a layer of gain 1 keeps" : "a residual stream keeps"),
+         no_stream(s.architecture) ? keep_sizes() : "let the skip pass unscaled (--set skip_scale=1), or put a norm before every branch"});
   }
 }
 
@@ -66,7 +74,8 @@ void check_gradient_growth(const Signal& s, const Stack& stack, Findings& out) {
                    fmt::format("the gradient's norm falls from {:.3g} at {} to {:.3g} at {}, e^{:.2g} a layer; below a tenth the first "
                                "layers learn far slower than the last",
                                top, stack.stream(last), bottom, stack.stream(1), rate),
-                   s.architecture.norm_placement == NormPlacement::post
+                   no_stream(s.architecture) ? keep_sizes()
+                   : s.architecture.norm_placement == NormPlacement::post
                        ? "scheme deepnet or admin, or norms before the branches (--set norm_placement=pre)"
                        : "let the skip pass unscaled, or norms before the branches (--set norm_placement=pre)"});
   }
@@ -90,7 +99,7 @@ void check_rank(const Signal& s, const Stack& stack, Findings& out) {
 
 void check_branches(const Signal& s, const Stack& stack, Findings& out) {
   const std::size_t last = stack.depth();
-  if (last == 0) return;
+  if (last == 0 || no_stream(s.architecture)) return;
   double most = 0, most_inside = 0;
   std::size_t where = 0, where_inside = 0;
   for (std::size_t l = 0; l < last; ++l) {

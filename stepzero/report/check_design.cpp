@@ -74,7 +74,7 @@ void check_gated_scaling(const Signal& s, Findings& out) {
 
 void check_scheme(const Signal& s, Findings& out) {
   const Architecture& a = s.architecture;
-  if (s.scheme == "weights") return;
+  if (s.scheme == "weights" || !a.stages.empty()) return;
   const std::string scheme = show(s.scheme);
   if (a.norm == NormKind::none && !among(for_no_norm, s.scheme)) {
     out.push_back({"scheme-misfit", Severity::warning, "model",

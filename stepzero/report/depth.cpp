@@ -18,7 +18,7 @@ const NodeSignal* find(const Nodes& nodes, const std::string& name) {
 
 // The last node of a branch is what is added.
 const NodeSignal* branch_end(const Nodes& nodes, const std::string& branch) {
-  for (const char* last : {".gain", ".post_norm", ".out"}) {
+  for (const char* last : {".gain", ".post_norm", ".out", ""}) {
     if (const NodeSignal* n = find(nodes, branch + last)) return n;
   }
   return nullptr;
@@ -43,7 +43,7 @@ std::vector<Stack> stacks(const Signal& signal) {
       const auto a = attention.find(block + ".attn");
       stack.layers.push_back({.stream = stream,
                               .attention_branch = branch_end(nodes, block + ".attn"),
-                              .ffn_branch = branch_end(nodes, block + ".ffn"),
+                              .ffn_branch = branch_end(nodes, block + (signal.architecture.stages.empty() ? ".ffn" : ".conv2")),
                               .query = find(nodes, block + ".attn.q"),
                               .value = find(nodes, block + ".attn.v"),
                               .attention = a == attention.end() ? nullptr : a->second});

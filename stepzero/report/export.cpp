@@ -101,9 +101,10 @@ std::string to_csv(const Signal& s) {
 
 std::string to_markdown(const Signal& s) {
   const Architecture& a = s.architecture;
-  std::string out = fmt::format("## {}\n\n{} parameters, {} layers, width {}, scheme {}, tokens {} {} x {}, {}\n\n", markdown_text(a.name),
-                                with_commas(s.parameter_count), a.layers, a.width, markdown_text(s.scheme), markdown_text(s.tokens),
-                                s.batch, s.seq_len, s.seeds == 0 ? std::string("predicted") : fmt::format("{} draws", s.seeds));
+  std::string out =
+      fmt::format("## {}\n\n{} parameters, {} layers, width {}, scheme {}, {} {} {} x {}, {}\n\n", markdown_text(a.name),
+                  with_commas(s.parameter_count), a.layers, a.width, markdown_text(s.scheme), a.image > 0 ? "images" : "tokens",
+                  markdown_text(s.tokens), s.batch, s.seq_len, s.seeds == 0 ? std::string("predicted") : fmt::format("{} draws", s.seeds));
   out += fmt::format("**{}**\n\n", verdict(s.findings));
   for (const Finding& f : s.findings)
     out += fmt::format("* **{}** {} at {}: {}. *{}*\n", to_string(f.severity), markdown_text(f.id), markdown_text(f.where),

@@ -161,14 +161,16 @@ std::vector<std::size_t> choose_rows(std::size_t n, std::size_t rows) {
 
 std::string header_text(const Signal& s, const Look& look) {
   const Architecture& a = s.architecture;
-  std::string out = fmt::format("{}  {} parameters, {} layers, width {}, {} heads\n", look.paint(Ink::bold, look.name(a.name)),
-                                with_commas(s.parameter_count), a.layers, a.width, a.heads);
+  std::string out =
+      fmt::format("{}  {} parameters, {} layers, width {}{}\n", look.paint(Ink::bold, look.name(a.name)), with_commas(s.parameter_count),
+                  a.layers, a.width, a.stages.empty() ? fmt::format(", {} heads", a.heads) : "");
   const std::string drawn = fmt::format("{} from seed {}", s.seeds == 1 ? "1 draw" : fmt::format("{} draws", s.seeds), s.seed);
   const std::string how = s.seeds == 0 ? fmt::format("predicted ({} one draw's spread)", look.plus_minus()) : drawn;
   if (!a.changes.empty()) out += wrap(fmt::format("scheme {} sets {}", look.name(s.scheme), fmt::join(a.changes, ", ")), look.width, 0);
   return out +
-         wrap(fmt::format("scheme {}{}, tokens {} {} x {}, {}", look.name(s.scheme), s.dtype.empty() ? "" : " in " + s.dtype,
-                          look.name(s.tokens), s.batch, s.seq_len, how + (s.weightless ? ", weightless" : "")),
+         wrap(fmt::format("scheme {}{}, {} {} {} x {}, {}", look.name(s.scheme), s.dtype.empty() ? "" : " in " + s.dtype,
+                          a.image > 0 ? "images" : "tokens", look.name(s.tokens), s.batch, s.seq_len,
+                          how + (s.weightless ? ", weightless" : "")),
               look.width, 0) +
          (s.extension
               ? wrap(fmt::format("carried on from {} tokens: the same step from {} to {} missed by {:.2g} % (median), {:.2g} % (99 %)",

@@ -49,6 +49,10 @@ constexpr std::array changeable = std::to_array<Changeable>({
 
 Expected<void> adapt(Architecture& a, const Scheme& scheme, Profiler profiler) {
   if (scheme.adapt == nullptr) return {};
+  if (!a.stages.empty()) {
+    return fail(fmt::format("scheme {} changes the forward pass of a transformer, and this is a convolutional network", scheme.name),
+                "schemes that look at fans alone fit: torch-default, he, he-fan-out, xavier-normal, lecun, orthogonal");
+  }
   const Architecture before = a;
   scheme.adapt(a);
   auto done = resolve(a);

@@ -24,6 +24,9 @@ inline double number_of(Index n) { return static_cast<double>(n); }
 inline double fans(const Param& p) { return number_of(p.fan_in + p.fan_out); }
 inline double xavier_std(const Param& p) { return std::sqrt(2 / fans(p)); }
 
+// What nn.Linear, nn.Conv2d and nn.Embedding do by themselves.
+Distribution torch_default(const Architecture& a, const Param& p);
+
 // Each file's share of the list.
 std::span<const Scheme> fan_schemes();
 std::span<const Scheme> depth_schemes();

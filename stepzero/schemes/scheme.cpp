@@ -36,6 +36,7 @@ Distribution t5(const Architecture& a, const Param& p) {
 Distribution hf(const Architecture& a, const Param& p) {
   if (a.family == "gpt2") return gpt2(a, p);
   if (a.family == "t5") return t5(a, p);
+  if (a.family == "cnn") return torch_default(a, p);  // no class there: torch's own modules
   return with_plain_vectors(p, Distribution::normal(a.init_std));
 }
 

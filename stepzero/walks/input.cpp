@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "stepzero/core/memory.hpp"
 #include "stepzero/core/random.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/io/file.hpp"
@@ -83,11 +84,18 @@ Expected<Batch> make_images(const Architecture& a, const InputOptions& o) {
   batch.length = a.positions;
   batch.seed = o.seed;
   if (o.length > 0 && o.length != batch.length) {
-    return fail(fmt::format("an image of {} is {} tokens, a class token and its patches; --seq-len asks for {}", show(a.name), batch.length,
+    return fail(fmt::format("an image of {} is {}; --seq-len asks for {}", show(a.name),
+                            a.patch > 0 ? fmt::format("{} tokens, a class token and its patches", batch.length) : "classified as a whole",
                             o.length));
   }
   if (o.pixels.empty()) {
     batch.sequences = std::max<Index>(o.sequences, 1);
+    const double needed = 4 * static_cast<double>(image) * static_cast<double>(batch.sequences);
+    if (needed > 0.5 * static_cast<double>(available_memory())) {
+      return fail(fmt::format("{}: {} images of {} x {} pixels and {} colours are {:.1f} GB", show(a.name), batch.sequences, a.image,
+                              a.image, a.colours, needed * 1e-9),
+                  "a smaller --batch or --set image");
+    }
     batch.pixels.resize(static_cast<std::size_t>(batch.sequences * image));
     fill(Distribution::normal(1), make_stream(o.seed, "pixels"), 0, std::span<float>(batch.pixels));
   } else {
@@ -104,7 +112,7 @@ Expected<Batch> make_images(const Architecture& a, const InputOptions& o) {
   auto labels = read_labels({.source = o.labels, .sequences = batch.sequences, .seed = o.seed, .vocab = a.vocab});
   if (!labels) return std::unexpected(labels.error());
   batch.ids.assign(static_cast<std::size_t>(batch.tokens()), 0);
-  batch.targets.assign(static_cast<std::size_t>(batch.tokens()), -1);  // the class token alone is scored
+  batch.targets.assign(static_cast<std::size_t>(batch.tokens()), -1);  // of a ViT the class token alone is scored
   for (Index i = 0; i < batch.sequences; ++i)
     batch.targets[static_cast<std::size_t>(i * batch.length)] = (*labels)[static_cast<std::size_t>(i)];
   return batch;

@@ -9,8 +9,8 @@ namespace stepzero {
 namespace {
 
 // A value that does not exist for this shape (the cosine of a single token) stays absent.
-void set_cosine(Value& value, const SignalStats& stats, const Batch& batch) {
-  if (batch.length > 1) value.measured = stats.token_cosine;
+void set_cosine(Value& value, const SignalStats& stats, Index length) {
+  if (length > 1) value.measured = stats.token_cosine;
 }
 
 std::string attention_name(const std::string& node) { return node.substr(0, node.rfind('.')); }
@@ -44,11 +44,12 @@ void measure_pass(Pass<S>& pass, const Graph& graph, const Batch& batch, Signal&
             if (tick) tick();
             if (static_cast<std::size_t>(node) >= signal.nodes.size()) return;
             auto& to = signal.nodes[static_cast<std::size_t>(node)].forward;
-            const SignalStats stats = signal_stats(y, batch.sequences, batch.length);
+            const Index length = y.rows / batch.sequences;
+            const SignalStats stats = signal_stats(y, batch.sequences, length);
             to.second_moment.measured = unless_broken(stats.moments, stats.moments.second_moment());
             to.variance.measured = unless_broken(stats.moments, stats.moments.variance());
             to.mean.measured = unless_broken(stats.moments, stats.moments.mean);
-            set_cosine(to.token_cosine, stats, batch);
+            set_cosine(to.token_cosine, stats, length);
             if (const auto* op = std::get_if<Attention>(&graph.nodes[static_cast<std::size_t>(node)].op)) {
               const AttentionSummary summary = op->summary(batch, keep);
               AttentionSignal& a = signal.attention[attention++];
@@ -62,10 +63,11 @@ void measure_pass(Pass<S>& pass, const Graph& graph, const Batch& batch, Signal&
             if (tick) tick();
             if (static_cast<std::size_t>(node) >= signal.nodes.size()) return;
             auto& to = signal.nodes[static_cast<std::size_t>(node)].backward;
-            const SignalStats stats = signal_stats(dy, batch.sequences, batch.length);
+            const Index length = dy.rows / batch.sequences;
+            const SignalStats stats = signal_stats(dy, batch.sequences, length);
             to.norm.measured = unless_broken(stats.moments, std::sqrt(stats.moments.sum_squares()));
             to.second_moment.measured = unless_broken(stats.moments, stats.moments.second_moment());
-            set_cosine(to.token_cosine, stats, batch);
+            set_cosine(to.token_cosine, stats, length);
           },
       .parameter =
           [&](int param, View<const S> dtheta) {

@@ -38,6 +38,7 @@ Pass<S>::Pass(const Graph& graph, const Batch& batch, PassOptions options)
     : graph_(graph),
       batch_(batch),
       options_(options),
+      rows_(graph.rows(batch)),
       row_spaces_(graph.nodes.size()),
       unmade_squares_(graph.params.size(), 0.0),
       outputs_(graph.nodes.size()),
@@ -55,15 +56,15 @@ Pass<S>::Pass(const Graph& graph, const Batch& batch, PassOptions options)
     weights_.push_back(memory_.back().view());
   }
   const std::vector<bool> cuts = options.checkpoint ? find_cuts(graph) : std::vector<bool>(graph.nodes.size(), false);
-  again_ = find_repeats(graph, cuts, static_cast<double>(batch.tokens()), options.keep_bytes / sizeof(S));
+  again_ = find_repeats(graph, cuts, rows_, options.keep_bytes / sizeof(S));
   std::size_t begin = 0;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     segment_.push_back(begin);
     if (cuts[i]) begin = i + 1;
     if (!options.checkpoint) {
-      outputs_[i] = Tensor<S>(batch.tokens(), channels_of(node.op));
-      keeps_[i] = Tensor<S>(batch.tokens(), kept_by(node.op));
+      outputs_[i] = Tensor<S>(rows_[i], channels_of(node.op));
+      keeps_[i] = Tensor<S>(rows_[i], kept_by(node.op));
     }
     for (const ParamUse& use : node.params) {
       auto& first = first_use_[static_cast<std::size_t>(use.param)];
@@ -120,8 +121,8 @@ const RowSpace& Pass<S>::row_space_of(const Node& node) {
 template <class S>
 void Pass<S>::run(std::size_t i) {
   const Node& node = graph_.nodes[i];
-  if (outputs_[i].rows() == 0) outputs_[i] = pool_.take(batch_.tokens(), channels_of(node.op));
-  if (keeps_[i].rows() == 0) keeps_[i] = pool_.take(batch_.tokens(), kept_by(node.op));
+  if (outputs_[i].rows() == 0) outputs_[i] = pool_.take(rows_[i], channels_of(node.op));
+  if (keeps_[i].rows() == 0) keeps_[i] = pool_.take(rows_[i], kept_by(node.op));
   row_spaces_[i] = {};
   hold_weights(node);
   const auto x = inputs_of(node);
@@ -166,9 +167,10 @@ double Pass<S>::forward(const Observer<S>& observer) {
 
 template <class S>
 Into<S> Pass<S>::wire_gradient(int wire) {
-  auto& gradient = wire_gradients_[static_cast<std::size_t>(wire)];
+  const auto i = static_cast<std::size_t>(wire);
+  auto& gradient = wire_gradients_[i];
   const bool add = gradient.size() > 0;
-  if (!add) gradient = pool_.take(batch_.tokens(), channels_of(graph_.nodes[static_cast<std::size_t>(wire)].op));
+  if (!add) gradient = pool_.take(rows_[i], channels_of(graph_.nodes[i].op));
   return {gradient.view(), add};
 }
 

@@ -77,6 +77,7 @@ class Pass {
   const Graph& graph_;
   const Batch& batch_;
   PassOptions options_;
+  std::vector<Index> rows_;           // of every wire
   std::vector<bool> again_;           // cuts before which everything is let go and made again; without checkpoints none
   std::vector<std::size_t> segment_;  // the first node behind the cut before
   std::vector<RowSpace> row_spaces_;  // of the wires that weightless nodes read

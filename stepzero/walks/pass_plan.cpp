@@ -29,17 +29,19 @@ std::vector<bool> find_cuts(const Graph& graph) {
 
 namespace {
 
-// Numbers a token that a node leaves on the way down.
-double left_by(const Node& node) { return static_cast<double>(channels_of(node.op) + kept_by(node.op)); }
+// Numbers that a node leaves on the way down.
+double left_by(const Node& node, Index rows) {
+  return static_cast<double>(rows) * static_cast<double>(channels_of(node.op) + kept_by(node.op));
+}
 
 }  // namespace
 
-std::vector<bool> find_repeats(const Graph& graph, const std::vector<bool>& cuts, double tokens, double numbers) {
+std::vector<bool> find_repeats(const Graph& graph, const std::vector<bool>& cuts, const std::vector<Index>& rows, double numbers) {
   std::vector<bool> again = cuts;
   std::size_t end = cuts.size();  // the cut whose segment is being counted
   double segment = 0;
   for (std::size_t i = cuts.size(); i-- > 0;) {
-    segment += end < cuts.size() && !cuts[i] ? tokens * left_by(graph.nodes[i]) : 0;
+    segment += end < cuts.size() && !cuts[i] ? left_by(graph.nodes[i], rows[i]) : 0;
     if (!cuts[i] && i > 0) continue;
     if (end < cuts.size()) {
       if (segment > numbers) break;
@@ -118,11 +120,11 @@ double Pass<S>::memory_needed(const Graph& graph, const Batch& batch, PassOption
   for (std::size_t k = 0; !options.stream && k < graph.params.size(); ++k) {
     numbers += static_cast<double>(rows_made(options, graph, k) * graph.params[k].cols());
   }
-  const auto tokens = static_cast<double>(batch.tokens());
+  const std::vector<Index> rows = graph.rows(batch);
   const std::vector<bool> cuts = options.checkpoint ? find_cuts(graph) : std::vector<bool>(graph.nodes.size(), true);
-  const std::vector<bool> again = find_repeats(graph, cuts, tokens, options.keep_bytes / sizeof(S));
+  const std::vector<bool> again = find_repeats(graph, cuts, rows, options.keep_bytes / sizeof(S));
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    const double size = tokens * left_by(graph.nodes[i]);
+    const double size = left_by(graph.nodes[i], rows[i]), tokens = static_cast<double>(rows[i]);
     (cuts[i] ? numbers : segment) += size;
     // a row space is two (T, T) matrices of doubles; sums over pieces take up to 32 more while they are made
     if (is_stand_in(options, i)) segment += 4 * tokens * tokens;
@@ -131,6 +133,7 @@ double Pass<S>::memory_needed(const Graph& graph, const Batch& batch, PassOption
     if (cuts[i]) segment = 0;
     largest_wire = std::max(largest_wire, tokens * static_cast<double>(channels_of(graph.nodes[i].op)));
   }
+  const auto tokens = static_cast<double>(batch.tokens());
   const double scratch = options.weightless != nullptr ? 64 * tokens * tokens : 0;
   return (numbers + largest_segment + largest_gradients(graph, options) + 2 * largest_wire + scratch) * sizeof(S);
 }

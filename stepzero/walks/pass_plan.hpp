@@ -14,8 +14,9 @@ Index kept_by(const AnyOp& op);
 // times as much as they hold.
 std::vector<bool> find_cuts(const Graph& graph);
 
-// Cuts before which everything is made again: all but the last ones, whose segments together stay within `numbers`.
-std::vector<bool> find_repeats(const Graph& graph, const std::vector<bool>& cuts, double tokens, double numbers);
+// Cuts before which everything is made again: all but the last ones, whose segments together stay within `numbers`. `rows` are
+// those of every wire.
+std::vector<bool> find_repeats(const Graph& graph, const std::vector<bool>& cuts, const std::vector<Index>& rows, double numbers);
 
 // Places of the weights that a node uses, one behind the other; returns the end of the last.
 Index place_weights(const Graph& graph, const Node& node, const std::function<void(int param, Index at)>& place);

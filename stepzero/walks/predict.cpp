@@ -17,16 +17,17 @@ namespace {
 Law law_of(const Distribution& d, bool token_table) { return {d.mean, d.std() * d.std(), token_table}; }
 
 // Mean over pairs of different positions of one sequence of K_ts / sqrt(K_tt K_ss), averaged over the batch.
-double token_cosine(const Kernel& K, const Batch& batch, double shrink = 0) {
+double token_cosine(const Kernel& K, Index sequences, double shrink = 0) {
   const Correlation correlation(K);
+  const Index length = K.tokens() / sequences;
   double total = 0;
-  for (Index b = 0; b < batch.sequences; ++b) {
-    const Index start = b * batch.length;
-    for (Index t = start; t < start + batch.length; ++t) {
+  for (Index b = 0; b < sequences; ++b) {
+    const Index start = b * length;
+    for (Index t = start; t < start + length; ++t) {
       total += 2 * correlation.row_sum(t, start, shrink);
     }
   }
-  return total / static_cast<double>(batch.sequences * batch.length * (batch.length - 1));
+  return total / static_cast<double>(sequences * length * (length - 1));
 }
 
 // Spread of the mean cosine over draws of `noise` = 1 / channels: tokens that share a direction of size rho and differ in the rest.
@@ -167,7 +168,7 @@ class Walk {
   void record(std::size_t i) {
     NodeSignal& to = signal_.nodes[i];
     const Moment& m = moments_[i];
-    const double tokens = static_cast<double>(batch_.tokens());
+    const double tokens = static_cast<double>(m.K.tokens());
     double mean = 0;
     for (const double x_t : m.mean) mean += x_t / tokens;
     const double square = m.K.trace() / tokens;
@@ -175,13 +176,14 @@ class Walk {
     set(to.forward.second_moment, square, spread);
     set(to.forward.mean, mean, std::sqrt(std::max(m.K.sum() / (tokens * tokens) - mean * mean, 0.0) / static_cast<double>(m.width)));
     set(to.forward.variance, square - mean * mean, spread);
-    if (batch_.length == 1) return;
+    const Index length = m.K.tokens() / batch_.sequences;
+    if (length == 1) return;
     const auto& inputs = graph_.nodes[i].inputs;
     const auto before = inputs.empty() ? i : static_cast<std::size_t>(inputs[0]);
     const bool same = before != i && m.K.same_up_to_scale(moments_[before].K);  // a product with a matrix
     const double cosine = same ? *signal_.nodes[before].forward.token_cosine.predicted
-                               : std::min(m.lift() * token_cosine(m.K, batch_, m.shrink(channels_of(graph_.nodes[i].op))), 1.0);
-    set(to.forward.token_cosine, cosine, cosine_spread(cosine, m.noise, batch_.length, m.swing));
+                               : std::min(m.lift() * token_cosine(m.K, batch_.sequences, m.shrink(channels_of(graph_.nodes[i].op))), 1.0);
+    set(to.forward.token_cosine, cosine, cosine_spread(cosine, m.noise, length, m.swing));
   }
 
   // From node `last` on; see(i) when all of node i's gradient is there.
@@ -241,14 +243,15 @@ class Walk {
 
   void record(NodeSignal& to, const Adjoint& d, Index channels) {
     const double squares = d.G.trace();
-    const double numbers = static_cast<double>(batch_.tokens() * channels);
+    const double numbers = static_cast<double>(d.G.tokens() * channels);
     const double deviation = std::sqrt(d.level);
     set(to.backward.norm, std::sqrt(squares), std::sqrt(squares) * deviation / 2);
     set(to.backward.second_moment, squares / numbers, squares / numbers * deviation);
-    if (batch_.length == 1) return;
-    if (!d.G.same_up_to_scale(seen_.G)) seen_ = {d.G, token_cosine(d.G, batch_)};
+    const Index length = d.G.tokens() / batch_.sequences;
+    if (length == 1) return;
+    if (!d.G.same_up_to_scale(seen_.G)) seen_ = {d.G, token_cosine(d.G, batch_.sequences)};
     const double cosine = seen_.cosine;
-    set(to.backward.token_cosine, cosine, cosine_spread(cosine, d.noise, batch_.length));
+    set(to.backward.token_cosine, cosine, cosine_spread(cosine, d.noise, length));
   }
 
   // A change of one number of the last stream, alike for all of them, followed up.
@@ -257,9 +260,10 @@ class Walk {
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (graph_.nodes[i].name.starts_with("stream.")) end = i;
     }
-    const double tokens = static_cast<double>(batch_.tokens());
+    const Index rows = graph_.rows(batch_)[end];
+    const double tokens = static_cast<double>(rows);
     const auto squares = squares_, deviations = deviations_;
-    up(end, Kernel::from(batch_.tokens(), [&](Index t, Index s) { return t == s ? 1 / tokens : 0; }), [&](std::size_t i) {
+    up(end, Kernel::from(rows, [&](Index t, Index s) { return t == s ? 1 / tokens : 0; }), [&](std::size_t i) {
       const std::string& name = graph_.nodes[i].name;
       if (!name.starts_with("stream.") || i == end) return;
       signal_.jacobians.push_back({name, graph_.nodes[end].name, {}});
@@ -303,18 +307,33 @@ const char* to_string(Grade grade) {
 }
 
 Expected<void> check_kernels(const Graph& graph, const Architecture& a, const Batch& batch) {
-  double kernels = 60;  // at work in one block
-  for (const Node& node : graph.nodes) {
-    kernels += std::holds_alternative<Residual>(node.op) || std::holds_alternative<Attention>(node.op) ? 2 : 0;
-  }
+  const std::vector<Index> rows = graph.rows(batch);
   const double tokens = static_cast<double>(batch.tokens());
-  const double needed = 8 * tokens * tokens * kernels;
+  double numbers = 60 * tokens * tokens;  // at work in one block
+  bool images = false;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const double square = static_cast<double>(rows[i]) * static_cast<double>(rows[i]);
+    const AnyOp& op = graph.nodes[i].op;
+    images = images || rows[i] != batch.tokens();
+    numbers += rows[i] != batch.tokens()                                                       ? 3 * square
+               : std::holds_alternative<Residual>(op) || std::holds_alternative<Attention>(op) ? 2 * square
+                                                                                               : 0;
+  }
+  const double needed = 8 * numbers;
   const auto available = static_cast<double>(available_memory());
   if (needed <= available) return {};
+  const double share = std::sqrt(available / needed) * 0.9;
+  if (images) {
+    const auto fits = static_cast<Index>(share * static_cast<double>(batch.sequences));
+    return fail(fmt::format("{}: predicting {} images needs about {:.1f} GB of memory, {:.1f} GB are available", show(a.name),
+                            batch.sequences, needed * 1e-9, available * 1e-9),
+                fmt::format("it grows with the square of the pixels of all images: {}",
+                            fits > 0 ? fmt::format("--batch {} fits", fits) : "a smaller --set image"));
+  }
   return fail(fmt::format("{}: predicting {} tokens needs about {:.1f} GB of memory, {:.1f} GB are available", show(a.name), batch.tokens(),
                           needed * 1e-9, available * 1e-9),
               fmt::format("it grows with the square of the tokens: --seq-len {} fits",
-                          static_cast<Index>(std::sqrt(available / (8 * kernels)) * 0.9) / batch.sequences));
+                          static_cast<Index>(share * static_cast<double>(batch.length))));
 }
 
 Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, const Scheme& scheme, const PredictOptions& options) {

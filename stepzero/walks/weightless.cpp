@@ -11,11 +11,11 @@ namespace {
 
 // How many of a node's parameters, the first ones, are matrices that need not be made: all of them have at least as many
 // inputs as there are tokens.
-Index lazy_matrices(const Node& node, const Batch& batch) {
+Index lazy_matrices(const Node& node, Index tokens) {
   const auto* linear = std::get_if<Linear>(&node.op);
-  if (linear != nullptr && linear->in >= batch.tokens()) return linear->pieces;
+  if (linear != nullptr && linear->in >= tokens) return linear->pieces;
   const auto* experts = std::get_if<Experts>(&node.op);
-  return experts != nullptr && std::min(experts->width, experts->ffn) >= batch.tokens() ? Experts::parts * experts->routing.experts : 0;
+  return experts != nullptr && std::min(experts->width, experts->ffn) >= tokens ? Experts::parts * experts->routing.experts : 0;
 }
 
 // The ids that occur, and the row of padding, which is not drawn like the others.
@@ -51,9 +51,11 @@ Weightless make_weightless(const Graph& graph, const Batch& batch, const Assignm
   std::vector<std::vector<ParamUse>> products(graph.params.size());
   w.distributions = distributions;
   w.params.resize(graph.params.size(), {.made = false});
-  for (const Node& node : graph.nodes) {
+  const std::vector<Index> rows = graph.rows(batch);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
     const bool table = std::holds_alternative<TokenEmbedding>(node.op);
-    const Index lazy = lazy_matrices(node, batch);
+    const Index lazy = lazy_matrices(node, rows[n]);
     for (std::size_t i = 0; i < node.params.size(); ++i) {
       const ParamUse& use = node.params[i];
       const auto k = static_cast<std::size_t>(use.param);
@@ -93,7 +95,7 @@ Weightless make_weightless(const Graph& graph, const Batch& batch, const Assignm
     } else if (const auto* experts = std::get_if<Experts>(&node.op)) {
       WeightlessExperts stand_in{.op = *experts};
       const auto shapes = experts->params();
-      for (Index k = 0; k < lazy_matrices(node, batch); ++k) {
+      for (Index k = 0; k < lazy_matrices(node, rows[i]); ++k) {
         const ParamShape& shape = shapes[static_cast<std::size_t>(k)];
         stand_in.matrices.push_back(lazy(node.params[static_cast<std::size_t>(k)], shape.cols, shape.rows));
       }

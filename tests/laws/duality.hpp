@@ -31,7 +31,8 @@ struct Stage {
   Stage(const Example& example, std::uint64_t seed) {
     std::mt19937_64 random(seed);
     const auto shapes = std::visit([](const auto& op) { return op.params(); }, example.op);
-    for (const Index channels : example.input_channels) places.push_back(draw(batch.tokens(), channels, random));
+    const Index rows = std::visit([&](const auto& op) { return rows_before(op, batch); }, example.op);
+    for (const Index channels : example.input_channels) places.push_back(draw(rows, channels, random));
     inputs = static_cast<int>(places.size());
     for (const auto& shape : shapes) places.push_back(draw(shape.rows, shape.cols, random));
   }
@@ -48,8 +49,9 @@ template <class S, class Operation>
 Tensor<S> run_forward(const Operation& op, const Stage& stage, const std::vector<Tensor<S>>& places, Tensor<S>& keep) {
   std::vector<View<const S>> views(places.begin(), places.end());
   const std::span<const View<const S>> all(views);
-  Tensor<S> y(stage.batch.tokens(), op.channels());
-  keep = Tensor<S>(stage.batch.tokens(), std::max<Index>(op.keep(), 1));
+  const Index rows = rows_after(op, stage.batch, rows_before(op, stage.batch));
+  Tensor<S> y(rows, op.channels());
+  keep = Tensor<S>(rows, std::max<Index>(op.keep(), 1));
   op.forward(
       Down<S>{stage.batch, all.first(stage.inputs), all.subspan(stage.inputs), y.view(), View<S>(keep.data(), keep.rows(), op.keep())});
   return y;

@@ -13,6 +13,15 @@ struct Example {
   std::vector<Index> input_channels;
 };
 
+// Rows of an op's inputs: the pixels of all images where it moves over them, else the tokens.
+template <class T>
+Index rows_before(const T& op, const Batch& batch) {
+  if constexpr (requires { op.pixels(); })
+    return batch.sequences * op.pixels();
+  else
+    return batch.tokens();
+}
+
 // Two sequences of five tokens, ids that repeat, one position that is not scored. For vision models, two images of four patches.
 inline Batch example_batch() {
   Batch batch;
@@ -105,6 +114,16 @@ inline std::vector<Example> examples() {
                            .corrected = true},
                .act = Elementwise<Silu>{.width = 3}},
        {5, 8}},
+      {"pixels", Pixels{.side = 5, .colours = 2}, {}},
+      {"conv", Conv{.window = {.side = 4, .size = 2}, .in = 3, .out = 5}, {3}},
+      {"conv-groups", Conv{.window = {.side = 5, .size = 3, .stride = 2, .padding = 1}, .in = 4, .out = 6, .bias = true, .groups = 2}, {4}},
+      {"conv-leaves-over", Conv{.window = {.side = 5, .size = 2, .stride = 3}, .in = 1, .out = 2, .bias = true}, {1}},
+      {"average-pool", AveragePool{.window = {.side = 5, .size = 3, .stride = 2, .padding = 1}, .width = 3}, {3}},
+      {"average-pool-all", AveragePool{.window = {.side = 3, .size = 3}, .width = 7}, {7}},
+      {"max-pool", MaxPool{.window = {.side = 5, .size = 2, .stride = 2}, .width = 3}, {3}},
+      {"max-pool-overlaps", MaxPool{.window = {.side = 5, .size = 3, .stride = 2, .padding = 1}, .width = 3}, {3}},
+      {"batch-norm", BatchNorm{.width = 7, .eps = 0.1}, {7}},
+      {"flatten", Flatten{.side = 3, .width = 2}, {2}},
       {"cross-entropy", CrossEntropy{.vocab = 13}, {13}},
   };
   add_elementwise(list, static_cast<const AnyOp*>(nullptr));

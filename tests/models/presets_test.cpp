@@ -105,6 +105,8 @@ const std::map<std::string, Index>& known() {
       {"vit-base", 86'567'656},
       {"vit-large", 304'326'632},
       {"vit-huge", 632'045'800},
+      {"lenet", 61'706},
+      {"resnet-8", 77'850},
       {"stablelm-3b", 2'795'443'200},
       {"stablelm-2-1.6b", 1'644'515'328},
       {"stablelm-2-12b", 12'143'185'920},

@@ -133,13 +133,14 @@ Worst compare_nodes(const Run<S>& run, const nlohmann::json& reference) {
     worst.see(relative(*n.forward.second_moment.measured, r["second_moment"]), n.name + " second moment");
     worst.see(relative(*n.forward.variance.measured, r["variance"]), n.name + " variance");
     worst.see(std::abs(*n.forward.mean.measured - r["mean"].get<double>()) / std::sqrt(r["second_moment"].get<double>()), n.name + " mean");
-    worst.see(std::abs(*n.forward.token_cosine.measured - r["token_cosine"].get<double>()), n.name + " cosine");
+    // where a sequence is one row there is no cosine, and the witness says 0
+    worst.see(std::abs(n.forward.token_cosine.measured.value_or(0) - r["token_cosine"].get<double>()), n.name + " cosine");
     worst.see(relative(*n.backward.norm.measured, g["norm"]), n.name + " gradient norm");
     worst.see(relative(*n.backward.second_moment.measured, g["second_moment"]), n.name + " gradient second moment");
-    worst.see(std::abs(*n.backward.token_cosine.measured - g["token_cosine"].get<double>()), n.name + " gradient cosine");
+    worst.see(std::abs(n.backward.token_cosine.measured.value_or(0) - g["token_cosine"].get<double>()), n.name + " gradient cosine");
   }
-  // stream.0 is the last embedding node under its own name; the witness lists both
-  EXPECT_EQ(compared + 1, reference["nodes"].size());
+  // stream.0 may be a node under its own name; the witness lists both
+  EXPECT_GE(compared + 1, reference["nodes"].size());
   for (const AttentionSignal& a : run.signal.attention) {
     const auto& r = reference["attention"][a.name];
     worst.see(relative(*a.score_variance.measured, r["score_variance"]), a.name + " score variance");
@@ -180,7 +181,7 @@ TEST(Parity, WithAutograd) {
     // the golden gradients are stored in float: 6e-8 of the element is rounding
     compare_case<double>(entry.path(), "double", {1e-12, 1e-7, 1e-12, 1e-10});
   }
-  EXPECT_GE(seen, 4);
+  EXPECT_GE(seen, 7);
 }
 
 // What the real classes gave: loss within 1e-4, gradient norms within 1e-3, residual stream within 1e-4.

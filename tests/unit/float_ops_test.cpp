@@ -72,6 +72,13 @@ std::vector<Example> larger_examples() {
       {"gain-one", Gain{.width = 96, .one = true}, {96}},
       {"softcap", Softcap{.width = 401, .cap = 1.3}, {401}},
       {"clip", Clip{.width = 401, .most = 1.1}, {401}},
+      {"pixels", Pixels{.side = 9, .colours = 3}, {}},
+      {"conv", Conv{.window = {.side = 9, .size = 3, .padding = 1}, .in = 24, .out = 40, .bias = true}, {24}},
+      {"conv-groups", Conv{.window = {.side = 9, .size = 3, .stride = 2, .padding = 1}, .in = 24, .out = 36, .groups = 4}, {24}},
+      {"average-pool", AveragePool{.window = {.side = 9, .size = 3, .stride = 2, .padding = 1}, .width = 40}, {40}},
+      {"max-pool", MaxPool{.window = {.side = 9, .size = 3, .stride = 2, .padding = 1}, .width = 40}, {40}},
+      {"batch-norm", BatchNorm{.width = 96}, {96}},
+      {"flatten", Flatten{.side = 9, .width = 5}, {5}},
       {"cross-entropy", CrossEntropy{.vocab = 401}, {401}},
   };
   std::vector<Example> phis;
@@ -95,7 +102,8 @@ Stage stage_of(const Example& example, const Batch& batch, std::uint64_t seed) {
   stage.batch = batch;
   for (std::size_t k = 0; k < stage.places.size(); ++k) {
     const bool input = static_cast<int>(k) < stage.inputs;
-    stage.places[k] = Stage::draw(input ? batch.tokens() : stage.places[k].rows(), stage.places[k].cols(), random);
+    const Index rows = std::visit([&](const auto& op) { return rows_before(op, batch); }, example.op);
+    stage.places[k] = Stage::draw(input ? rows : stage.places[k].rows(), stage.places[k].cols(), random);
   }
   return stage;
 }

@@ -54,6 +54,7 @@ TEST(Schemes, Fans) {
   expect_std(llama("xavier-normal"), {{"q", std::sqrt(2.0 / 108)}, {"v", std::sqrt(2.0 / 78)}, {"down", std::sqrt(2.0 / 160)}});
   expect_std(llama("xavier-uniform"), {{"q", std::sqrt(2.0 / 108)}, {"v", std::sqrt(2.0 / 78)}, {"down", std::sqrt(2.0 / 160)}});
   expect_std(llama("he"), {{"q", std::sqrt(2.0 / 48)}, {"o", std::sqrt(2.0 / 60)}, {"down", std::sqrt(2.0 / 112)}});
+  expect_std(llama("he-fan-out"), {{"q", std::sqrt(2.0 / 60)}, {"o", std::sqrt(2.0 / 48)}, {"down", std::sqrt(2.0 / 48)}});
   expect_std(llama("lecun"), {{"q", std::sqrt(1.0 / 48)}, {"o", std::sqrt(1.0 / 60)}, {"down", std::sqrt(1.0 / 112)}});
 }
 

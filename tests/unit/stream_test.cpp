@@ -73,9 +73,10 @@ TEST(Stream, KeepsWhatLiesNearestToTheEnd) {
   const Model m = testing::llama("hf");
   const std::vector<bool> cuts = find_cuts(m.graph);
   ASSERT_GE(std::ranges::count(cuts, true), 4);
-  EXPECT_EQ(find_repeats(m.graph, cuts, 80, 0), cuts);
-  EXPECT_EQ(std::ranges::count(find_repeats(m.graph, cuts, 80, 1e12), true), 0);
-  const std::vector<bool> some = find_repeats(m.graph, cuts, 80, 1e5);
+  const std::vector<Index> rows(m.graph.nodes.size(), 80);
+  EXPECT_EQ(find_repeats(m.graph, cuts, rows, 0), cuts);
+  EXPECT_EQ(std::ranges::count(find_repeats(m.graph, cuts, rows, 1e12), true), 0);
+  const std::vector<bool> some = find_repeats(m.graph, cuts, rows, 1e5);
   std::vector<bool> in_order;
   for (std::size_t i = 0; i < cuts.size(); ++i) {
     if (cuts[i]) in_order.push_back(some[i]);
