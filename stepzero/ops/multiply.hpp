@@ -58,11 +58,7 @@ struct Multiply {
     const double at_token = std::sqrt(a.token_drift) + std::sqrt(b.token_drift);
     y.token_drift = at_token * at_token;
     y.sampling = (1 + a.sampling) * (1 + b.sampling) - 1;
-    // a cosine is the product of the two: what both are off by adds up
-    const double rho_a = std::clamp(a.K.mean_cosine(), 0.0, 0.999), rho_b = std::clamp(b.K.mean_cosine(), 0.0, 0.999);
-    const double off = rho_b * (1 - rho_a * rho_a) * std::sqrt(a.shared_noise()) + rho_a * (1 - rho_b * rho_b) * std::sqrt(shared);
-    const double unit = 1 - rho_a * rho_b * rho_a * rho_b;
-    y.noise = off * off / (unit * unit) + 1 / static_cast<double>(width);
+    y.noise = std::max(a.noise, b.noise) + 1 / static_cast<double>(width);
     y.swing = std::max(a.swing, b.swing);
     return y;
   }
