@@ -196,11 +196,6 @@ struct Attention {
     std::fill(row + end, row + columns, S(0));
   }
 
-  static void clear(auto view) {
-    using S = std::remove_cvref_t<decltype(view(0, 0))>;
-    for (Index r = 0; r < view.rows; ++r) std::fill_n(view.row(r), view.cols, S(0));
-  }
-
   template <class S>
   void forward_head(const Down<S>& p, Index b, Index h) const {
     Tensor<S> memory(block, p.batch.length);

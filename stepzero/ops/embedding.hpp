@@ -51,8 +51,6 @@ struct TokenEmbedding {
   Index padding = none;  // the id whose row gets no gradient from here (nn.Embedding's padding_idx)
   bool encoder = false;  // reads the ids of the encoder
 
-  [[nodiscard]] const std::vector<std::int32_t>& ids(const Batch& batch) const { return encoder ? batch.encoder_ids : batch.ids; }
-
   [[nodiscard]] int inputs() const { return 0; }
   [[nodiscard]] Index channels() const { return width; }
   [[nodiscard]] Index keep() const { return 0; }
@@ -60,20 +58,20 @@ struct TokenEmbedding {
 
   template <class S>
   void forward(const Down<S>& p) const {
-    const auto& id = ids(p.batch);
+    const auto& id = p.batch.ids_for(encoder);
     for (Index t = 0; t < p.y.rows; ++t) std::copy_n(p.theta[0].row(id[t]), width, p.y.row(t));  // (1)
   }
 
   template <class S>
   void backward(const Up<S>& p) const {
-    const auto& id = ids(p.batch);
+    const auto& id = p.batch.ids_for(encoder);
     scatter_rows(p.dy, p.dtheta[0], [&](Index t) -> Index { return id[t] == padding ? none : id[t]; });  // (2)
   }
 
   [[nodiscard]] Moment push(const PushDoor& p) const {
     const double e = p.theta[0].second_moment();
     Moment y;
-    const auto& id = ids(p.batch);
+    const auto& id = p.batch.ids_for(encoder);
     y.K = Kernel::from(p.batch.tokens(), [&](Index t, Index s) { return id[t] == id[s] ? e : 0; });  // (3)
     if (!encoder) y.own.assign(static_cast<std::size_t>(p.batch.tokens()), 1.0);
     y.noise = 1 / static_cast<double>(width);
@@ -81,7 +79,7 @@ struct TokenEmbedding {
   }
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
-    const auto& id = ids(p.batch);
+    const auto& id = p.batch.ids_for(encoder);
     const auto meet = [&](Index t, Index s) { return id[t] == id[s] && id[t] != padding; };
     return {{}, {sum_where(p.dy.G, meet)}};  // (4)
   }

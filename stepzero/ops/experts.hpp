@@ -44,11 +44,7 @@ struct MadeProducts {
     gemm(Trans::no, Trans::no, S(1), dy, theta[k], dx.beta(), dx.d);
     if (dtheta[k].wanted()) gemm(Trans::yes, Trans::no, S(1), dy, x, dtheta[k].beta(), dtheta[k].d);
   }
-  // No token came: the gradient is 0.
-  void nothing(Index k) const {
-    for (Index r = 0; dtheta[k].wanted() && !dtheta[k].add && r < dtheta[k].d.rows; ++r)
-      std::fill_n(dtheta[k].d.row(r), dtheta[k].d.cols, S(0));
-  }
+  void nothing(Index k) const { clear(dtheta[k]); }  // no token came
 };
 
 struct Experts {
@@ -119,7 +115,7 @@ struct Experts {
   template <class S, class Products>
   void up(const Up<S>& p, const Products& product) const {
     Tensor<S> dg(p.dy.rows, routing.chosen);
-    if (p.dx[0].wanted() && !p.dx[0].add) clear(p.dx[0].d);
+    clear(p.dx[0]);
     const auto places = places_of(p.keep);
     for (Index e = 0; e < routing.experts; ++e) {
       const auto& own = places[static_cast<std::size_t>(e)];
@@ -152,9 +148,7 @@ struct Experts {
       if (p.dx[0].wanted()) scatter(View<const S>(dx), own, p.dx[0].d);  // (9)
     }
     if (p.dx[1].wanted()) router_gradient(p, View<const S>(dg));
-    if (routing.corrected) {
-      if (const auto& dc = p.dtheta.back(); dc.wanted() && !dc.add) clear(dc.d);
-    }
+    if (routing.corrected) clear(p.dtheta.back());
   }
 
  private:
@@ -197,10 +191,6 @@ struct Experts {
   template <class S>
   static void scale_row(S* row, S factor, Index n) {
     for (Index i = 0; i < n; ++i) row[i] *= factor;
-  }
-  template <class S>
-  static void clear(View<S> x) {
-    for (Index r = 0; r < x.rows; ++r) std::fill_n(x.row(r), x.cols, S(0));
   }
 
   // f = f(u), h = f o v

@@ -14,6 +14,7 @@
 //
 // To add an op: write its file, end it with static_assert(Op<...>), add one line to all.hpp, a page in
 // docs/derivations/ and an example in tests/laws/examples.hpp. A missing door is a compile error on that line.
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <span>
@@ -40,6 +41,7 @@ struct Batch {
 
   [[nodiscard]] Index tokens() const { return sequences * length; }
   [[nodiscard]] Index position(Index t) const { return t % length; }
+  [[nodiscard]] const std::vector<std::int32_t>& ids_for(bool encoder) const { return encoder ? encoder_ids : ids; }
 };
 
 // Door down: read x and theta, write y; leave in `keep` what the door up will want.
@@ -138,6 +140,16 @@ inline Index row_grain(Index cols) { return std::max<Index>(1, 16384 / std::max<
 template <class S>
 void store(const Into<S>& into, Index r, Index c, S value) {
   into.d(r, c) = into.add ? into.d(r, c) + value : value;
+}
+
+template <class S>
+void clear(View<S> x) {
+  for (Index r = 0; r < x.rows; ++r) std::fill_n(x.row(r), x.cols, S(0));
+}
+// A gradient of 0, or the place that others are added to.
+template <class S>
+void clear(const Into<S>& into) {
+  if (into.wanted() && !into.add) clear(into.d);
 }
 
 }  // namespace stepzero

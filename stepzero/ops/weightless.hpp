@@ -198,7 +198,7 @@ struct SeenEmbedding {
 
   template <class S>
   std::vector<double> backward(const Up<S>& p, const RowSpace&) const {
-    const auto& id = encoder ? p.batch.encoder_ids : p.batch.ids;
+    const auto& id = p.batch.ids_for(encoder);
     scatter_rows(p.dy, p.dtheta[0], [&](Index t) {
       return id[t] == padding ? TokenEmbedding::none : index[static_cast<std::size_t>(t)];  // (9)
     });

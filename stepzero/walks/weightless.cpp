@@ -85,7 +85,7 @@ Weightless make_weightless(const Graph& graph, const Batch& batch, const Assignm
     if (node.params.empty() || w.params[static_cast<std::size_t>(node.params[0].param)].made) continue;
     if (const auto* table = std::get_if<TokenEmbedding>(&node.op)) {
       SeenEmbedding stand_in{.width = table->width, .padding = table->padding, .encoder = table->encoder};
-      for (const auto id : table->ids(batch)) stand_in.index.push_back(std::ranges::lower_bound(ids, Index{id}) - ids.begin());
+      for (const auto id : batch.ids_for(table->encoder)) stand_in.index.push_back(std::ranges::lower_bound(ids, Index{id}) - ids.begin());
       w.nodes[i] = std::move(stand_in);
     } else if (const auto* linear = std::get_if<Linear>(&node.op)) {
       WeightlessLinear stand_in = lazy(node.params[0], linear->in, linear->out);
