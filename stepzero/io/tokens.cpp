@@ -142,6 +142,8 @@ Expected<std::vector<Line>> lines_from(const TokenOptions& o) {
 
 }  // namespace
 
+bool is_drawn(std::string_view source) { return source == "zipf" || source == "distinct" || source == "equal"; }
+
 Expected<Batch> make_batch(const TokenOptions& o) {
   const auto too_long = [&](Index length) {
     return fail(fmt::format("a sequence of {} tokens is longer than the model's {} positions", length, o.positions),
@@ -164,7 +166,7 @@ Expected<Batch> make_batch(const TokenOptions& o) {
 }
 
 Expected<std::vector<std::int32_t>> make_inputs(const TokenOptions& o) {
-  const bool drawn = o.source == "zipf" || o.source == "distinct" || o.source == "equal";
+  const bool drawn = is_drawn(o.source);
   auto lines = drawn ? lines_from(o) : read_lines(o.source, o.vocab, 1);
   if (!lines) return std::unexpected(lines.error());
   if (!drawn && (std::cmp_not_equal(lines->front().size(), o.length) || std::cmp_not_equal(lines->size(), o.sequences))) {

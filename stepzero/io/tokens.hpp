@@ -2,6 +2,7 @@
 // The tokens a pass runs on: drawn (zipf, distinct, equal) or read from a file of whitespace-separated ids, one sequence a line.
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "stepzero/core/error.hpp"
 #include "stepzero/ops/op.hpp"
@@ -20,6 +21,8 @@ struct TokenOptions {
   Index positions = 0;
   Index padding = -1;  // an id that zipf and distinct leave out: no text holds it; -1: none
 };
+
+bool is_drawn(std::string_view source);  // else it names a file
 
 Expected<Batch> make_batch(const TokenOptions& options);
 

@@ -46,8 +46,7 @@ TokenOptions token_options(const Architecture& a, const InputOptions& o) {
 
 // As many ids as the decoder has. Drawn ones come from a seed of their own.
 Expected<void> add_encoder(const Architecture& a, const InputOptions& o, Batch& batch) {
-  const bool drawn = o.tokens == "zipf" || o.tokens == "distinct" || o.tokens == "equal";
-  if (o.encoder_tokens.empty() && !drawn) {
+  if (o.encoder_tokens.empty() && !is_drawn(o.tokens)) {
     return fail(fmt::format("{}: the decoder's tokens are from a file, and those of the encoder are missing", show(a.name)),
                 "--encoder-tokens FILE, as many ids a line as the decoder reads");
   }
