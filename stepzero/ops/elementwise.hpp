@@ -77,7 +77,6 @@ struct Elementwise {
     return up;
   }
 
- private:
   template <class Slope>
   [[nodiscard]] static Pulled through(const PullDoor& p, const Slope& slope) {
     if constexpr (std::is_same_v<Phi, Relu>)

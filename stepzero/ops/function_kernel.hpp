@@ -101,7 +101,6 @@ class Correlation {
 struct Blur {
   double noise, swing;
   explicit Blur(const Moment& x) : noise(x.shared_noise()), swing(x.swing) {}
-  [[nodiscard]] bool none() const { return noise == 0 && swing == 0; }
   [[nodiscard]] double operator()(double rho) const {
     return std::min((1 - rho) * std::sqrt(noise * (1 + rho) * (1 + rho) + swing), 1 - std::abs(rho));
   }
@@ -130,34 +129,25 @@ inline Kernel function_kernel(const Moment& x, const Matrix& c) {
     for (Index s = 0; s <= t; ++s) row[s] = correlation(t, s);
     row[t] = 1;
     for (Index s0 = 0; s0 <= t; s0 += 16) {  // Horner for sixteen tokens at once
-      double rho[16], sum[16] = {};
+      double rho[16], above[16], sum[16] = {}, other[16] = {};
       const Index n = std::min<Index>(16, t + 1 - s0);
       std::copy_n(row + s0, n, rho);
       std::fill(rho + n, rho + 16, 0.0);
-      if (blur.none()) {
-        for (Index k = top; k-- > 0;) {
-          const double a = c(t, k);
-          const double* b = by_power.view().row(k) + s0;
-          for (Index i = 0; i < 16; ++i) sum[i] = sum[i] * rho[i] + a * b[i];
-        }
-      } else {
-        double above[16], other[16] = {};
-        for (Index i = 0; i < 16; ++i) {
-          const double by = blur(rho[i]);
-          above[i] = rho[i] + by;
-          rho[i] -= by;
-        }
-        for (Index k = top; k-- > 0;) {
-          const double a = c(t, k) / 2;
-          const double* b = by_power.view().row(k) + s0;
-          for (Index i = 0; i < 16; ++i) {
-            const double both = a * b[i];
-            sum[i] = sum[i] * rho[i] + both;
-            other[i] = other[i] * above[i] + both;
-          }
-        }
-        for (Index i = 0; i < 16; ++i) sum[i] += other[i];
+      for (Index i = 0; i < 16; ++i) {
+        const double by = blur(rho[i]);
+        above[i] = rho[i] + by;
+        rho[i] -= by;
       }
+      for (Index k = top; k-- > 0;) {
+        const double a = c(t, k) / 2;
+        const double* b = by_power.view().row(k) + s0;
+        for (Index i = 0; i < 16; ++i) {
+          const double both = a * b[i];
+          sum[i] = sum[i] * rho[i] + both;
+          other[i] = other[i] * above[i] + both;
+        }
+      }
+      for (Index i = 0; i < 16; ++i) sum[i] += other[i];
       std::copy_n(sum, n, row + s0);
     }
   });
@@ -269,10 +259,10 @@ using ClosedForm = double (*)(double, double, double);
 inline Kernel closed_kernel(const Moment& x, ClosedForm kernel) {
   const Kernel& K = x.K;
   const Blur blur(x);
+  const Correlation correlation(K);
   return Kernel::from(K.tokens(), [&](Index t, Index s) {
-    const double a = K(t, t), b = K(s, s), c = K(t, s), size = std::sqrt(a * b);
-    if (t == s || blur.none() || !(size > 0)) return kernel(a, b, c);
-    const double by = size * blur(std::clamp(c / size, -1.0, 1.0));
+    const double a = K(t, t), b = K(s, s), c = K(t, s);
+    const double by = t == s ? 0 : std::sqrt(a * b) * blur(correlation(t, s));
     return (kernel(a, b, c - by) + kernel(a, b, c + by)) / 2;
   });
 }
