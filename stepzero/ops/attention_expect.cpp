@@ -22,11 +22,11 @@ Square entries(Index n, const F& f) {
 
 }  // namespace
 
-void expected_grams(const GivenHead& head, const Square& G, Square& gq, Square& gk) {
+void expected_grams(const GivenHead& head, const Square& V, const Square& G, Square& gq, Square& gk) {
   constexpr Trans no = Trans::no, yes = Trans::yes;
   const Index n = G.rows();
   const float c = head.scale * head.scale;
-  const Square &A = head.a, &B = head.b.size() > 0 ? head.b : head.a, &V = head.V;
+  const Square &A = head.a, &B = head.b.size() > 0 ? head.b : head.a;
   // (P_t V P_s')_jl = b_tj b_sl (V_jl - (V a_s)_j - (V a_t)_l + a_t' V a_s)
   const Square K = product(no, yes, head.k, head.k);
   const Square VA = product(no, yes, V, A), KB = product(no, yes, K, B);  // column s: V a_s, K b_s
@@ -49,11 +49,12 @@ void expected_grams(const GivenHead& head, const Square& G, Square& gq, Square& 
   }
 }
 
-void take_out_along(const GivenHead& head, double along, std::span<const double> others, const Square& G, Square& gq, Square& gk) {
+void take_out_along(const GivenHead& head, const Square& V, double along, std::span<const double> others, const Square& G, Square& gq,
+                    Square& gk) {
   const Index n = G.rows(), dk = head.k.cols();
   const float c = head.scale * head.scale;
   const Square &A = head.a, &B = head.b.size() > 0 ? head.b : head.a;
-  Square W = product(Trans::no, Trans::no, A, head.V);  // row t: P_t V a_t
+  Square W = product(Trans::no, Trans::no, A, V);  // row t: P_t V a_t
   std::vector<float> less(static_cast<std::size_t>(n));
   for (Index t = 0; t < n; ++t) {
     float* const w = W.view().row(t);

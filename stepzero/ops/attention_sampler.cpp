@@ -39,7 +39,7 @@ class Sampler {
         q_(*x[0]),
         k_(*x[1]),
         v_(*x[2]),
-        stem_(stem_of(op, q_, k_)),
+        stem_(stem_of(q_, k_)),
         values_(v_, v_.shared_noise() - (k_.tail ? stem_.noise : 0), batch.length, draws.place) {
     one_ = op;
     one_.heads = one_.kv_heads = 1;
@@ -53,15 +53,6 @@ class Sampler {
     };
     most_down_ = affords(1.0 / 3, 2 * t * t * (3 * t + 3 * dk));
     most_up_ = affords(2.0 / 3, 2 * t * t * (17 * t + 9 * dk));
-  }
-
-  // The heads to draw, in goes of `together`: body(i, slot) in parallel, then done(n, go) in order says whether they suffice.
-  template <class Body, class Done>
-  void draw(Index most, const Body& body, const Done& done) const {
-    for (Index n = 0; n < most; n += together) {
-      parallel_for(together, [&](Index slot) { body(n + slot, slot); });
-      if (done(n + together) && n > 0) return;  // four heads' standard error is no judge
-    }
   }
 
   struct Head {
@@ -124,8 +115,8 @@ class Sampler {
         1 - 1 / static_cast<double>(op_.heads);  // heads differ in their mean score: it is in the variance over all of them
     Index heads = 0;
     double size = 0;
-    draw(
-        most_down_,
+    draw_until_sure(
+        most_down_, together,
         [&](Index i, Index slot) {
           const Head h = head(i);
           gram(mixed(h), slots[static_cast<std::size_t>(slot)].K);
@@ -207,30 +198,24 @@ class Sampler {
     Seen<5> seen;
     Seen<2> drawn;
     Index heads = 0;
-    draw(
-        most_up_,
+    draw_until_sure(
+        most_up_, together,
         [&](Index i, Index slot) {
           Slot& to = slots[static_cast<std::size_t>(slot)];
           const Head h = head(i);
           const Tensor<float> up = damped(mean_up, h, y, dy.damp);
           gram(to_values(h, up), to.gv);
           // the softmax takes out what all values share, and without a cap what all keys share: floats could not
-          Tensor<float> V = square();
-          gram(centred(h.factor, batch_), V);
           const bool capped = h.slope.rows() > 0;
           const Tensor<float> keys = capped ? Tensor<float>() : centred(h.k, batch_);
-          const GivenHead given{whole(h.a, batch_),
-                                capped ? whole(by_entry(h.a, h.slope), batch_) : Tensor<float>(),
-                                h.q,
-                                capped ? h.k : keys,
-                                static_cast<float>(op_.scale),
-                                V};
+          const GivenHead given{whole(h.a, batch_), capped ? whole(by_entry(h.a, h.slope), batch_) : Tensor<float>(), h.q,
+                                capped ? h.k : keys, static_cast<float>(op_.scale)};
           const Tensor<float> field = product(Trans::yes, Trans::no, up, up);
-          expected_grams(given, field, to.gq, to.gk);
-          gram(h.factor, V);
-          if (leans) take_out_along(given, dy.along, others, field, to.gq, to.gk);
-          Tensor<float> Q = square();
-          gram(h.query_factor(), Q);
+          expected_grams(given, gram(centred(h.factor, batch_)), field, to.gq, to.gk);
+          const Tensor<float> V = gram(h.factor);
+          if (leans) take_out_along(given, V, dy.along, others, field, to.gq, to.gk);
+          const Tensor<float> of_queries = apart() ? gram(h.queries) : Tensor<float>();
+          const Tensor<float>& Q = apart() ? of_queries : V;
           to.q_inner = inner(Q, to.gq);
           to.k_inner = inner(V, to.gk);
           if (i >= needed) return;

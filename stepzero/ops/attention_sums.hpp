@@ -1,66 +1,16 @@
 #pragma once
-// What an attention that samples heads adds up over them.
+// What is done to the heads that an attention samples, and to what it adds up over them.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <vector>
 
-#include "stepzero/core/kernel.hpp"
-#include "stepzero/core/running.hpp"
-#include "stepzero/kernels/gemm.hpp"
 #include "stepzero/kernels/products.hpp"
-#include "stepzero/ops/attention.hpp"
 #include "stepzero/ops/attention_draw.hpp"
+#include "stepzero/ops/drawn_sums.hpp"
+#include "stepzero/ops/op.hpp"
 #include "stepzero/ops/rotary.hpp"
 
 namespace stepzero {
-
-// A few numbers of every head.
-template <std::size_t N>
-struct Seen {
-  std::array<Running, N> numbers;
-
-  void add(const std::array<double, N>& x) {
-    for (std::size_t i = 0; i < N; ++i) numbers[i].add(x[i]);
-  }
-  [[nodiscard]] double mean(std::size_t i) const { return numbers[i].mean; }
-  [[nodiscard]] double variance(std::size_t i) const { return numbers[i].variance(); }
-  [[nodiscard]] double error(std::size_t i) const { return numbers[i].error(); }
-};
-
-// out = X X'
-inline void gram(View<const float> x, Tensor<float>& out) { gemm(Trans::no, Trans::yes, 1.0F, x, x, 0.0F, out.view()); }
-
-inline void add(const Tensor<float>& x, Matrix& to) {
-  for (Index i = 0; i < to.size(); ++i) to.data()[i] += static_cast<double>(x.data()[i]);
-}
-
-inline double trace(const Tensor<float>& x) {
-  double sum = 0;
-  for (Index t = 0; t < x.rows(); ++t) sum += static_cast<double>(x(t, t));
-  return sum;
-}
-
-inline Matrix zeros(Index n) {
-  Matrix m(n, n);
-  std::fill_n(m.data(), m.size(), 0.0);
-  return m;
-}
-
-inline Kernel mean_of(const Matrix& sum, double factor) {
-  return Kernel::from(sum.rows(), [&](Index t, Index s) { return factor * (sum(t, s) + sum(s, t)) / 2; });
-}
-
-inline double total(const Tensor<float>& x) {
-  double sum = 0;
-  for (Index i = 0; i < x.size(); ++i) sum += static_cast<double>(x.data()[i]);
-  return sum;
-}
-
-// sum_ts a_ts b_ts
-inline double inner(const Tensor<float>& a, const Tensor<float>& b) {
-  return static_cast<double>(frobenius(View<const float>(a), View<const float>(b)));
-}
 
 // A rotation leaves each token's size: what drawn gradients say of it is noise. x with every token as much larger as `sizes` are
 // than those drawn.
@@ -81,10 +31,10 @@ inline Tensor<float> turned(const Tensor<float>& x, const Rotary& rotary, const 
 
 // What queries are drawn from where it is not the kernel of v. Keys and values of latent attention come through a narrow wire, and
 // neither the queries nor the keys' tails know its noise.
-inline Moment stem_of(const Attention& op, const Moment& q, const Moment& k) {
+inline Moment stem_of(const Moment& q, const Moment& k) {
   Moment m;
   m.K = k.tail ? k.tail->K : q.K;
-  m.noise = k.tail ? k.tail->noise : q.noise - 1 / static_cast<double>(op.heads * op.key_dim);
+  m.noise = k.tail ? k.tail->noise : q.shared_noise();
   m.token_drift = k.tail ? 0 : q.token_drift;
   m.swing = k.tail ? k.tail->swing : q.swing;
   return m;

@@ -5,8 +5,8 @@
 #include <array>
 #include <cmath>
 
-#include "stepzero/core/running.hpp"
 #include "stepzero/ops/attention_draw.hpp"
+#include "stepzero/ops/drawn_sums.hpp"
 #include "stepzero/ops/experts.hpp"
 #include "stepzero/ops/linear.hpp"
 #include "stepzero/ops/multiply.hpp"
@@ -87,7 +87,7 @@ class Gates {
       : routing_(op.routing),
         correction_(op.routing.corrected ? theta.back() : Law{}),
         place_(draws.place),
-        kernels_(logits, logits.noise - 1 / static_cast<double>(op.routing.experts), batch.length, draws.place) {
+        kernels_(logits, logits.shared_noise(), batch.length, draws.place) {
     const double t = static_cast<double>(batch.tokens()), e = static_cast<double>(routing_.experts);
     const double one = t * (8 * t * (t + e) + 100 * e) + 1e6;  // floating-point operations of a draw, about
     most_ = std::clamp<Index>(static_cast<Index>(draws.effort / one) / together, 2, 64) * together;
@@ -111,15 +111,7 @@ class Gates {
     }
     return d;
   }
-
-  // body(i, slot) for the draws of one go, in parallel; then done() in order says whether all so far suffice.
-  template <class Body, class Done>
-  void repeat(const Body& body, const Done& done) const {
-    for (Index n = 0; n < most_; n += together) {
-      parallel_for(together, [&](Index slot) { body(n + slot, slot); });
-      if (done() && n > 0) return;
-    }
-  }
+  [[nodiscard]] Index most() const { return most_; }
 
  private:
   const Routing& routing_;
@@ -133,22 +125,16 @@ class Gates {
 struct MeanGram {
   Matrix sum;
   double draws = 0;
-  explicit MeanGram(Index tokens) : sum(tokens, tokens) { std::fill_n(sum.data(), sum.size(), 0.0); }
+  explicit MeanGram(Index tokens) : sum(zeros(tokens)) {}
 
   void add(const Tensor<float>& gram) {
-    for (Index i = 0; i < sum.size(); ++i) sum.data()[i] += static_cast<double>(gram.data()[i]);
+    stepzero::add(gram, sum);
     ++draws;
   }
   [[nodiscard]] Kernel times(const Kernel& other) const {
     return Kernel::from(sum.rows(), [&](Index t, Index s) { return sum(t, s) / draws * other(t, s); });
   }
 };
-
-Tensor<float> gram(const Tensor<float>& x) {
-  Tensor<float> out(x.rows(), x.rows());
-  gemm(Trans::no, Trans::yes, 1.0F, View<const float>(x), View<const float>(x), 0.0F, out.view());
-  return out;
-}
 
 // What the gradients of gates make of the logits': dr_t = sum_j J_tj dg_tj over the chosen, so that gradients of gates which
 // are independent from expert to expert give E<dr_t, dr_s> = sum of <J_tj, J_sl> over the experts that both chose, times E dg_t dg_s.
@@ -221,18 +207,19 @@ Moment Experts::push(const PushDoor& p) const {
   Running own, all, apart;
   std::vector<Running> of_token(static_cast<std::size_t>(tokens));
   std::vector<Tensor<float>> slots(Gates::together);
-  gates.repeat([&](Index i, Index slot) { slots[static_cast<std::size_t>(slot)] = gram(gates.draw(i).gates); },
-               [&] {
-                 for (const Tensor<float>& M : slots) {
-                   meet.add(M);
-                   const auto [diagonal, sum] = sums(M, one.y().K);
-                   own.add(diagonal);
-                   all.add(sum);
-                   apart.add(diagonal / n - sum / (n * n));
-                   for (Index t = 0; t < tokens; ++t) of_token[static_cast<std::size_t>(t)].add(static_cast<double>(M(t, t)));
-                 }
-                 return sure(own) && sure(all);
-               });
+  draw_until_sure(
+      gates.most(), Gates::together, [&](Index i, Index slot) { slots[static_cast<std::size_t>(slot)] = gram(gates.draw(i).gates); },
+      [&](Index) {
+        for (const Tensor<float>& M : slots) {
+          meet.add(M);
+          const auto [diagonal, sum] = sums(M, one.y().K);
+          own.add(diagonal);
+          all.add(sum);
+          apart.add(diagonal / n - sum / (n * n));
+          for (Index t = 0; t < tokens; ++t) of_token[static_cast<std::size_t>(t)].add(static_cast<double>(M(t, t)));
+        }
+        return sure(own) && sure(all);
+      });
   Moment y = one.y();
   y.K = meet.times(one.y().K);  // (11)
   y.drift += relative(own);
@@ -254,12 +241,13 @@ Pulled Experts::pull(const PullDoor& p) const {
     std::vector<double> experts;
   };
   std::vector<Slot> slots(Gates::together);
-  gates.repeat(
+  draw_until_sure(
+      gates.most(), Gates::together,
       [&](Index i, Index slot) {
         const Gates::Draw d = gates.draw(i);
         slots[static_cast<std::size_t>(slot)] = {gram(d.gates), router_gram(routing, d), each_expert(weight, d.gates)};
       },
-      [&] {
+      [&](Index) {
         for (const Slot& s : slots) {
           meet.add(s.meet);
           router.add(s.router);

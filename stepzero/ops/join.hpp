@@ -62,7 +62,7 @@ struct Join {
     y.mean.resize(static_cast<std::size_t>(p.batch.tokens()));
     for (Index t = 0; t < p.batch.tokens(); ++t) y.mean[static_cast<std::size_t>(t)] = (1 - tail) * a.mean_at(t) + tail * b.mean_at(t);
     y.noise = std::max(a.noise, b.noise);
-    y.tail = Tail{shared, b.K, b.noise - 1 / static_cast<double>(shared), b.swing};
+    y.tail = Tail{shared, b.K, b.shared_noise(), b.swing};
     return y;
   }
 

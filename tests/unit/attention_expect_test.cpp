@@ -18,6 +18,12 @@ Tensor<float> normals(std::mt19937& bits, Index rows, Index cols) {
   return out;
 }
 
+Tensor<float> copy_of(const Tensor<float>& x) {
+  Tensor<float> out(x.rows(), x.cols());
+  std::copy_n(x.data(), x.size(), out.data());
+  return out;
+}
+
 class DrawnGrams : public testing::TestWithParam<bool> {};
 
 TEST_P(DrawnGrams, AreTheMeanOfDrawnOnes) {
@@ -37,10 +43,8 @@ TEST_P(DrawnGrams, AreTheMeanOfDrawnOnes) {
     for (Index i = 0; i < b.size(); ++i) b.data()[i] = a.data()[i] * slope.data()[i];
   }
   const Tensor<float> V = product(Trans::no, Trans::yes, F, F), G = product(Trans::no, Trans::yes, R, R);
-  Tensor<float> copy(n, n);
-  std::copy_n(a.data(), a.size(), copy.data());
   Tensor<float> gq(n, n), gk(n, n);
-  expected_grams({std::move(copy), std::move(b), q, k, 0.7F, V}, G, gq, gk);
+  expected_grams({copy_of(a), std::move(b), q, k, 0.7F}, V, G, gq, gk);
 
   // by the definition, sum by sum
   const auto through = [&](Index t, Index j, Index l) {  // P_t
@@ -98,6 +102,68 @@ TEST_P(DrawnGrams, AreTheMeanOfDrawnOnes) {
 
 INSTANTIATE_TEST_SUITE_P(SoftcapOrNot, DrawnGrams, testing::Bool());
 
+// The same by the definition. The output o_t of all heads is that of this one and, in a direction of its own, what the others put
+// out; the gradient's covariance at a token is G_tt (1 - (1 - along) o o' / |o|^2), of which this head sees the corner M_t.
+class TakenOut : public testing::TestWithParam<bool> {};
+
+TEST_P(TakenOut, IsWhatAnExplicitProjectionTakes) {
+  constexpr Index n = 5, dk = 3, rank = 4;
+  constexpr double scale = 0.7, along = 0.3;
+  std::mt19937 bits(11);
+  const Tensor<float> q = normals(bits, n, dk), k = normals(bits, n, dk), F = normals(bits, n, rank), R = normals(bits, n, rank);
+  Tensor<float> a(n, n), b(n, n), gq(n, n), gk(n, n);
+  for (Index t = 0; t < n; ++t) {
+    float sum = 0;
+    for (Index j = 0; j < n; ++j) sum += a(t, j) = j <= t + 1 ? std::exp(std::sin(static_cast<float>(3 * t + 7 * j))) : 0;
+    for (Index j = 0; j < n; ++j) a(t, j) /= sum;
+    for (Index j = 0; j < n; ++j) b(t, j) = a(t, j) * (GetParam() ? 0.5F + 0.4F * std::cos(static_cast<float>(t + 2 * j)) : 1);
+  }
+  const std::vector<double> others = {0.0, 0.1, 0.5, 1.0, 4.0};
+  const Tensor<float> V = product(Trans::no, Trans::yes, F, F), G = product(Trans::no, Trans::yes, R, R),
+                      o = product(Trans::no, Trans::no, a, F);
+  const GivenHead head{copy_of(a), GetParam() ? copy_of(b) : Tensor<float>(), q, k, static_cast<float>(scale)};
+  expected_grams(head, V, G, gq, gk);
+  take_out_along(head, V, along, others, G, gq, gk);
+
+  // J_t, (n, rank): what a gradient of the head's output at token t makes of its scores
+  const auto through = [&](Index t, Index j, Index c) {
+    double sum = 0;
+    for (Index l = 0; l < n; ++l)
+      sum += static_cast<double>(b(t, j)) * ((j == l ? 1 : 0) - static_cast<double>(a(t, l))) * static_cast<double>(F(l, c));
+    return scale * sum;
+  };
+  const auto covariance = [&](Index t, Index s, Index c, Index e) {
+    double size = others[static_cast<std::size_t>(t)];
+    for (Index f = 0; f < rank; ++f) size += static_cast<double>(o(t, f) * o(t, f));
+    const double lost = t == s ? (1 - along) * static_cast<double>(o(t, c) * o(t, e)) / size : 0;
+    return static_cast<double>(G(t, s)) * ((c == e ? 1 : 0) - lost);  // M_t
+  };
+  const Tensor<float> K = product(Trans::no, Trans::yes, k, k), Q = product(Trans::no, Trans::yes, q, q);
+  Tensor<double> plain_q(n, n), plain_k(n, n);
+  std::fill_n(plain_q.data(), plain_q.size(), 0.0);
+  std::fill_n(plain_k.data(), plain_k.size(), 0.0);
+  for (Index t = 0; t < n; ++t) {
+    for (Index s = 0; s < n; ++s) {
+      for (Index j = 0; j < n; ++j) {
+        for (Index l = 0; l < n; ++l) {
+          double entry = 0;  // E ds_tj ds_sl
+          for (Index c = 0; c < rank; ++c) {
+            for (Index e = 0; e < rank; ++e) entry += through(t, j, c) * covariance(t, s, c, e) * through(s, l, e);
+          }
+          plain_q(t, s) += entry * static_cast<double>(K(j, l));
+          plain_k(j, l) += entry * static_cast<double>(Q(t, s));
+        }
+      }
+    }
+  }
+  for (Index e = 0; e < gq.size(); ++e) {
+    EXPECT_NEAR(static_cast<double>(gq.data()[e]), plain_q.data()[e], 1e-4) << e;
+    EXPECT_NEAR(static_cast<double>(gk.data()[e]), plain_k.data()[e], 1e-4) << e;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(SoftcapOrNot, TakenOut, testing::Bool());
+
 // A gradient with nothing along the output of all heads together: this one's and what the others put out.
 TEST(ExpectedGrams, LoseWhatLiesAlongTheOutput) {
   constexpr Index n = 5, dk = 3;
@@ -106,20 +172,19 @@ TEST(ExpectedGrams, LoseWhatLiesAlongTheOutput) {
   std::mt19937 bits(7);
   std::normal_distribution<float> normal;
   const Tensor<float> q = normals(bits, n, dk), k = normals(bits, n, dk), F = normals(bits, n, dk);
-  Tensor<float> a(n, n), copy(n, n), G(n, n), gq(n, n), gk(n, n);
+  Tensor<float> a(n, n), G(n, n), gq(n, n), gk(n, n);
   for (Index t = 0; t < n; ++t) {
     float sum = 0;
     for (Index j = 0; j < n; ++j) sum += a(t, j) = std::exp(2 * std::sin(static_cast<float>(3 * t + 7 * j)));
     for (Index j = 0; j < n; ++j) a(t, j) /= sum;
     for (Index j = 0; j < n; ++j) G(t, j) = t == j ? 1.0F + static_cast<float>(t) : 0;
   }
-  std::copy_n(a.data(), a.size(), copy.data());
   const std::vector<double> others = {0.0, 0.1, 0.5, 1.0, 4.0};
   const Tensor<float> V = product(Trans::no, Trans::yes, F, F), o = product(Trans::no, Trans::no, a, F);
-  const GivenHead head{std::move(copy), {}, q, k, scale, V};
-  expected_grams(head, G, gq, gk);
+  const GivenHead head{copy_of(a), {}, q, k, scale};
+  expected_grams(head, V, G, gq, gk);
   const float before = gq(0, 0);
-  take_out_along(head, 0, others, G, gq, gk);
+  take_out_along(head, V, 0, others, G, gq, gk);
   EXPECT_LT(gq(0, 0), 0.9F * before);
 
   std::vector<double> sum_q(n, 0.0), sum_k(n, 0.0);

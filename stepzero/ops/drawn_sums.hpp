@@ -1,0 +1,72 @@
+#pragma once
+// Rules that draw: until what they yield is sure enough, and what they add up over the draws.
+#include <algorithm>
+#include <array>
+
+#include "stepzero/core/kernel.hpp"
+#include "stepzero/core/parallel.hpp"
+#include "stepzero/core/running.hpp"
+#include "stepzero/kernels/gemm.hpp"
+#include "stepzero/kernels/products.hpp"
+#include "stepzero/ops/attention_draw.hpp"
+
+namespace stepzero {
+
+// At most `most` draws, in goes of `together`: body(i, slot) in parallel, then done(n), in order, says whether n of them suffice.
+template <class Body, class Done>
+void draw_until_sure(Index most, Index together, const Body& body, const Done& done) {
+  for (Index n = 0; n < most; n += together) {
+    parallel_for(together, [&](Index slot) { body(n + slot, slot); });
+    if (done(n + together) && n > 0) return;  // the standard error of the first go is no judge
+  }
+}
+
+// A few numbers of every draw.
+template <std::size_t N>
+struct Seen {
+  std::array<Running, N> numbers;
+
+  void add(const std::array<double, N>& x) {
+    for (std::size_t i = 0; i < N; ++i) numbers[i].add(x[i]);
+  }
+  [[nodiscard]] double mean(std::size_t i) const { return numbers[i].mean; }
+  [[nodiscard]] double variance(std::size_t i) const { return numbers[i].variance(); }
+  [[nodiscard]] double error(std::size_t i) const { return numbers[i].error(); }
+};
+
+// out = X X'
+inline void gram(View<const float> x, Tensor<float>& out) { gemm(Trans::no, Trans::yes, 1.0F, x, x, 0.0F, out.view()); }
+inline Tensor<float> gram(const Tensor<float>& x) { return product(Trans::no, Trans::yes, x, x); }
+
+inline void add(const Tensor<float>& x, Matrix& to) {
+  for (Index i = 0; i < to.size(); ++i) to.data()[i] += static_cast<double>(x.data()[i]);
+}
+
+inline double trace(const Tensor<float>& x) {
+  double sum = 0;
+  for (Index t = 0; t < x.rows(); ++t) sum += static_cast<double>(x(t, t));
+  return sum;
+}
+
+inline Matrix zeros(Index n) {
+  Matrix m(n, n);
+  std::fill_n(m.data(), m.size(), 0.0);
+  return m;
+}
+
+inline Kernel mean_of(const Matrix& sum, double factor) {
+  return Kernel::from(sum.rows(), [&](Index t, Index s) { return factor * (sum(t, s) + sum(s, t)) / 2; });
+}
+
+inline double total(const Tensor<float>& x) {
+  double sum = 0;
+  for (Index i = 0; i < x.size(); ++i) sum += static_cast<double>(x.data()[i]);
+  return sum;
+}
+
+// sum_ts a_ts b_ts
+inline double inner(const Tensor<float>& a, const Tensor<float>& b) {
+  return static_cast<double>(frobenius(View<const float>(a), View<const float>(b)));
+}
+
+}  // namespace stepzero
