@@ -37,7 +37,10 @@ std::vector<float> mean_token(View<const float> x) {
 
 KernelDraw::KernelDraw(const Moment& x, double noise, Index length, std::uint64_t place)
     : x_(x), channels_(noise > 0 ? 1 / noise : 0), length_(length), place_(place) {
-  fixed_ = channels_ > 0 ? 1 - std::sqrt(std::min(x.token_drift * channels_ / 2, 1.0)) : 0;
+  jitters_ = x.mean_jitter() > 1e-3;  // below, its effect is below a per cent
+  if (jitters_ && channels_ == 0) channels_ = 1e6;
+  const double drawn = 2 * (1 / std::max(channels_, 1e-300) + (jitters_ ? x.mean_jitter() : 0));
+  fixed_ = channels_ > 0 ? 1 - std::sqrt(std::min(x.token_drift / drawn, 1.0)) : 0;
   if (fixed_ == 0) {
     mean_root_ = kernels::root(x.K, 1);
     return;
@@ -45,7 +48,8 @@ KernelDraw::KernelDraw(const Moment& x, double noise, Index length, std::uint64_
   // Putting tokens back to their sizes makes their cosines smaller by rho (1 - rho^2) / 2 channels: they are drawn as much larger.
   const Correlation cosine(x.K);
   const Kernel K = Kernel::from(x.K.tokens(), [&](Index t, Index s) {
-    const double rho = cosine(t, s), lost = fixed_ * (1 - rho * rho) / (2 * channels_);
+    const double rho = cosine(t, s), noise = 1 / channels_ + (jitters_ ? x.jitter_at(std::max(t, s)) : 0);
+    const double lost = fixed_ * (1 - rho * rho) / 2 * noise;
     return x.K(t, s) * std::min(1 + lost, 1 / std::max(std::abs(rho), 1e-9));
   });
   mean_root_ = kernels::root(K, 1);
@@ -64,11 +68,18 @@ Tensor<float> KernelDraw::root(Index i, const Tensor<float>& stem) const {
   return out;
 }
 
+Tensor<float> KernelDraw::normals(const char* name, Index i, Index rows, Index columns) const {
+  Tensor<float> z = node_normals(place_, name, i / 2, rows, columns);
+  for (Index j = 0; i % 2 == 1 && j < z.size(); ++j) z.data()[j] = -z.data()[j];
+  return z;
+}
+
 // The root of a sample covariance of `channels_` channels, where `mean` or its transpose is the root of the mean.
 Tensor<float> KernelDraw::sample(Index i, Trans turned, const Tensor<float>& mean) const {
   const Index rank = turned == Trans::yes ? mean.rows() : mean.cols();
   const double n = static_cast<double>(rank);
-  if (channels_ == 0 || channels_ > 100 * n) {  // sharp
+  const bool jitters = jitters_ && turned == Trans::yes;
+  if ((channels_ == 0 || channels_ > 100 * n) && !jitters) {  // sharp
     Tensor<float> out(x_.K.tokens(), rank);
     for (Index t = 0; t < out.rows(); ++t) {
       for (Index s = 0; s < rank; ++s) out(t, s) = turned == Trans::yes ? mean(s, t) : mean(t, s);
@@ -77,7 +88,7 @@ Tensor<float> KernelDraw::sample(Index i, Trans turned, const Tensor<float>& mea
   }
   const bool thin = channels_ < n + 1;
   const Index columns = thin ? std::max<Index>(1, static_cast<Index>(std::lround(channels_))) : rank;
-  Tensor<float> b = node_normals(place_, "kernel", i, rank, columns);
+  Tensor<float> b = normals("kernel", i, rank, columns);
   // Bartlett: below the diagonal normal, on it chi of falling degrees (here by its normal limit, Wilson-Hilferty)
   for (Index t = 0; !thin && t < rank; ++t) {
     const double degrees = channels_ - static_cast<double>(t);
@@ -85,6 +96,14 @@ Tensor<float> KernelDraw::sample(Index i, Trans turned, const Tensor<float>& mea
     const double cube = std::max(1 - 2 / (9 * degrees) + static_cast<double>(b(t, t)) * std::sqrt(2 / (9 * degrees)), 0.0);
     b(t, t) = static_cast<float>(std::sqrt(degrees * cube * cube * cube));
     for (Index s = t + 1; s < rank; ++s) b(t, s) = 0;
+    if (!jitters) continue;
+    // the root is triangular: row t tells how token t lies to the earlier ones
+    const Index first = t / length_ * length_;
+    const double earlier = static_cast<double>(t - first), own = 1 - static_cast<double>(t) / channels_;  // of the row's square
+    const double jitter = std::min(x_.jitter_at(t), 0.9 * own / std::max(earlier, 1.0));
+    const auto more = static_cast<float>(std::sqrt(1 + jitter * channels_));
+    for (Index s = first; s < t; ++s) b(t, s) *= more;
+    b(t, t) *= static_cast<float>(std::sqrt(1 - jitter * earlier / own));
   }
   Tensor<float> out = product(turned, Trans::no, mean, b);
   const auto norm = static_cast<float>(1 / std::sqrt(thin ? static_cast<double>(columns) : channels_));
@@ -105,7 +124,7 @@ void KernelDraw::fix_sizes(Tensor<float>& root, double fixed) const {
 // What the tokens of a sequence differ by is larger or smaller as a whole.
 void KernelDraw::swing(Tensor<float>& root, Index i) const {
   if (x_.swing <= 1e-3) return;
-  const double z = static_cast<double>(node_normals(place_, "swing", i, 1, 1)(0, 0));
+  const double z = static_cast<double>(normals("swing", i, 1, 1)(0, 0));
   const auto size = static_cast<float>(std::exp(std::sqrt(x_.swing) * z / 2 - x_.swing / 4));
   for (Index t0 = 0; t0 < root.rows(); t0 += length_) {
     const View<float> x = root.view().slice(t0, length_);

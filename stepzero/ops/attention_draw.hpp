@@ -30,13 +30,16 @@ class KernelDraw {
   [[nodiscard]] Tensor<float> root(Index i, const Tensor<float>& stem) const;
 
  private:
+  // Draws 2 i and 2 i + 1 are off from the mean in opposite directions: to the first order their mean is not off at all.
+  [[nodiscard]] Tensor<float> normals(const char* name, Index i, Index rows, Index columns) const;
   [[nodiscard]] Tensor<float> sample(Index i, Trans turned, const Tensor<float>& mean) const;
   void fix_sizes(Tensor<float>& root, double fixed) const;
   void swing(Tensor<float>& root, Index i) const;
 
   const Moment& x_;
   Tensor<float> mean_root_;
-  double channels_;   // 0: as many as it takes
+  double channels_;  // 0: as many as it takes
+  bool jitters_ = false;
   double fixed_ = 0;  // 1: tokens do not vary in size; 0: like a sample covariance's
   Index length_;
   std::uint64_t place_;

@@ -19,6 +19,7 @@
 #include "stepzero/ops/attention_draw.hpp"
 #include "stepzero/ops/attention_expect.hpp"
 #include "stepzero/ops/attention_moments.hpp"
+#include "stepzero/ops/attention_pairs.hpp"
 #include "stepzero/ops/attention_sums.hpp"
 
 namespace stepzero {
@@ -27,9 +28,8 @@ namespace {
 
 class Sampler {
  public:
-  static constexpr Index together = 4;       // heads drawn before the errors are looked at
-  static constexpr double enough = 0.003;    // relative standard error of a second moment; of the entropy in nats
-  static constexpr double enough_qk = 0.02;  // and of what reaches q and k
+  static constexpr double enough = 0.0015;   // relative standard error of a second moment; of the entropy in nats
+  static constexpr double enough_qk = 0.01;  // and of what reaches q and k
 
   Sampler(const Attention& op, const Batch& batch, std::span<const Moment* const> x, std::span<const Law> theta, Draws draws)
       : op_(op),
@@ -39,6 +39,7 @@ class Sampler {
         q_(*x[0]),
         k_(*x[1]),
         v_(*x[2]),
+        spread_(spread(v_.K, batch)),
         stem_(stem_of(q_, k_)),
         values_(v_, v_.shared_noise() - (k_.tail ? stem_.noise : 0), batch.length, draws.place) {
     one_ = op;
@@ -46,10 +47,12 @@ class Sampler {
     if (op.buckets > 0) bias_ = theta[0];
     if (apart()) queries_.emplace(stem_, stem_.noise, batch.length, draws.place + (1ULL << 32));
     const double t = static_cast<double>(tokens_), dk = static_cast<double>(op.key_dim);
+    together_ = tokens_ <= 64 ? 16 : 4;  // small heads do not wait for each other
     // A third of the effort goes down: what it yields is what everything behind reads.
     constexpr double any_head = 4e6;  // what a head costs however short the sequence
     const auto affords = [&](double share, double operations) {
-      return std::clamp<Index>(static_cast<Index>(share * draws.effort / (operations + any_head)) / together, 1, 256) * together;
+      return std::clamp<Index>(static_cast<Index>(share * draws.effort / (operations + any_head)) / together_, 1, 4096 / together_) *
+             together_;
     };
     most_down_ = affords(1.0 / 3, 2 * t * t * (3 * t + 3 * dk));
     most_up_ = affords(2.0 / 3, 2 * t * t * (17 * t + 9 * dk));
@@ -102,25 +105,26 @@ class Sampler {
     struct Slot {
       Tensor<float> K;
       AttentionSummary summary;
-      double size;  // of the kernel that was drawn
+      double size, spread;  // of the kernel that was drawn
     };
-    std::vector<Slot> slots(together);
+    std::vector<Slot> slots(static_cast<std::size_t>(together_));
     for (Slot& s : slots) s.K = Tensor<float>(tokens_, tokens_);
     Matrix K = zeros(tokens_);
     Seen<5> seen;
     AttentionSummary sum;
-    std::vector<double> fourth(static_cast<std::size_t>(tokens_));   // sum over heads of K_tt^2
-    std::vector<double> crossed(static_cast<std::size_t>(tokens_));  // ... and of K_tt sum_s K_ts, s != t
+    Pairs pairs(tokens_);
+    Growth<1> grows;
     const double apart =
         1 - 1 / static_cast<double>(op_.heads);  // heads differ in their mean score: it is in the variance over all of them
     Index heads = 0;
     double size = 0;
     draw_until_sure(
-        most_down_, together,
+        most_down_, together_,
         [&](Index i, Index slot) {
           const Head h = head(i);
           gram(mixed(h), slots[static_cast<std::size_t>(slot)].K);
           slots[static_cast<std::size_t>(slot)].size = sum_squares(View<const float>(h.factor));
+          slots[static_cast<std::size_t>(slot)].spread = spread_of(h);
           slots[static_cast<std::size_t>(slot)].summary = h.op.summary(batch_, View<const float>(h.keep.view()));
         },
         [&](Index n) {
@@ -128,13 +132,8 @@ class Sampler {
           for (const Slot& s : slots) {
             add(s.K, K);
             size += s.size;
-            for (Index t = 0; t < tokens_; ++t) {
-              const auto own = static_cast<double>(s.K(t, t));
-              fourth[static_cast<std::size_t>(t)] += own * own;
-              const float* row = s.K.view().row(t);
-              crossed[static_cast<std::size_t>(t)] +=
-                  own * (static_cast<double>(row_sum<float>(tokens_, [&](Index i) { return row[i]; })) - own);
-            }
+            pairs.add(s.K);
+            grows.add(s.spread, {trace(s.K) / s.size});
             const double variance = s.summary.score_variance + apart * s.summary.mean_score * s.summary.mean_score;
             sum.score_variance += variance;
             sum.entropy += s.summary.entropy;
@@ -152,19 +151,16 @@ class Sampler {
     // of the model's own number of heads in one draw
     const double h = static_cast<double>(op_.heads);
     const double level = seen.variance(0) / (seen.mean(0) * seen.mean(0));
-    double others = 0, lift = 0;
-    for (Index t = 0; t < tokens_; ++t) {
-      double common = 0;  // what the token has in common with the others
-      for (Index s = 0; s < tokens_; ++s) common += s != t ? K(t, s) * share : 0;
-      const double mean = K(t, t) * share;
-      if (!(mean > 0)) continue;
-      const double relative = std::max(fourth[static_cast<std::size_t>(t)] * share / (mean * mean) - 1, 0.0);
-      out.token_drift += relative / (h * static_cast<double>(tokens_));
-      others += common;
-      lift += common * (3 * relative + level) / 4 - (crossed[static_cast<std::size_t>(t)] * share / mean - common);
-    }
+    const auto [varies, lone] = pairs.sizes(K, share, level);
+    out.token_drift = varies / h;
     out.drift = level / h;
-    out.lone = others > 0 ? std::max(lift / others * 4 / (3 * h), -0.5) : 0;
+    // the kernel of the values is one for all heads
+    for (Index t = 0; t < tokens_; ++t) {
+      const double noise = pairs.noise(K, share, t - batch_.position(t), t) - v_.shared_noise() - v_.jitter_at(t);
+      out.fresh.push_back(std::max(noise, 0.0) / h);
+    }
+    out.thins = -grows(0);
+    out.lone = std::max(lone / h, -0.5);
     out.attention_spread = {std::sqrt(seen.variance(3) / h), 0, std::sqrt(seen.variance(2) / h), std::sqrt(seen.variance(4) / h)};
     return out;
   }
@@ -186,24 +182,29 @@ class Sampler {
       double q_inner = 0, k_inner = 0;  // with the inputs' kernels: what a weight's gradient has of it
       double q_drawn = 0, k_drawn = 0;  // the same of a drawn gradient
       double table = 0;                 // of the positions' biases, drawn
+      double spread = 0;                // logarithm of what tells the drawn tokens apart
+      double weight = 1;                // of the gradient in this draw
     };
-    std::vector<Slot> slots(together);
+    std::vector<Slot> slots(static_cast<std::size_t>(together_));
     const auto square = [&] { return Tensor<float>(tokens_, tokens_); };
     for (Slot& s : slots) s = {square(), square(), square(), square(), square(), square()};
     std::vector parts = {&Slot::gq, &Slot::gk, &Slot::gv, &Slot::q_before, &Slot::k_before};
     if (k_.tail) parts.push_back(&Slot::k_tail);
     std::vector<Matrix> sums;
     for (std::size_t i = 0; i < parts.size(); ++i) sums.push_back(zeros(tokens_));
-    double q_inner = 0, k_inner = 0, table = 0;
+    double q_inner = 0, k_inner = 0, table = 0, weights = 0;
     Seen<5> seen;
     Seen<2> drawn;
+    Growth<3> stretch;
     Index heads = 0;
     draw_until_sure(
-        most_up_, together,
+        most_up_, together_,
         [&](Index i, Index slot) {
           Slot& to = slots[static_cast<std::size_t>(slot)];
           const Head h = head(i);
-          const Tensor<float> up = damped(mean_up, h, y, dy.damp);
+          to.spread = spread_of(h);
+          to.weight = std::exp(dy.stretch * to.spread);
+          const Tensor<float> up = damped(mean_up, h, y, dy.damp, to.weight);
           gram(to_values(h, up), to.gv);
           // the softmax takes out what all values share, and without a cap what all keys share: floats could not
           const bool capped = h.slope.rows() > 0;
@@ -239,13 +240,15 @@ class Sampler {
             q_inner += turns ? s.q_drawn : s.q_inner;
             k_inner += turns ? s.k_drawn : s.k_inner;
             table += s.table;
+            weights += s.weight;
+            stretch.add(s.spread, {trace(s.gq) / s.weight, trace(s.gk) / s.weight, trace(s.gv) / s.weight});
             seen.add({trace(s.gv), s.q_inner, s.k_inner, trace(s.gq), trace(s.gk)});
             if (before < needed) drawn.add({s.q_drawn, s.k_drawn});
           }
           const auto sure = [&](std::size_t i, double error) { return seen.error(i) <= error * seen.mean(i); };
           return sure(0, enough) && sure(1, 2 * enough_qk) && sure(2, 2 * enough_qk) && sure(3, enough_qk) && sure(4, enough_qk);
         });
-    const double share = size / static_cast<double>(heads);
+    const double share = size / weights;
     const auto mean = [&](std::size_t part) { return mean_of(sums[part], share); };
     const auto gain = [&](double own, const Kernel& g, const Kernel& K) {
       const double plain = frobenius(K, g);
@@ -259,13 +262,14 @@ class Sampler {
       const Kernel before = turns ? mean(part + 3) : g;
       return Adjoint{.G = g,
                      .before_rotary = turns ? with_sizes(before, before, g) : g,
+                     .stretch = stretch(part),
                      .level = level(drawn, part),
                      .weight_gain = gain(own, before, K)};
     };
     Pulled out;
     out.dx.push_back(side(0, q_inner, queries_from().K));
     out.dx.push_back(side(1, k_inner, v_.K));
-    out.dx.push_back({.G = mean(2), .level = level(seen, 0)});
+    out.dx.push_back({.G = mean(2), .stretch = stretch(2), .level = level(seen, 0)});
     if (k_.tail) out.dx[1].tail = with_sizes(mean(5), mean(4), mean(1));
     if (op_.buckets > 0) out.dtheta = {table * share};  // share: of one head, of which the sum is wanted
     return out;
@@ -318,11 +322,17 @@ class Sampler {
     return out;
   }
 
+  // The logarithm of what tells this head's tokens apart, in units of the mean.
+  [[nodiscard]] double spread_of(const Head& h) const {
+    const double own = sum_squares(View<const float>(centred(h.factor, batch_)));
+    return spread_ > 1e-9 * v_.K.trace() && own > 0 ? std::log(own / spread_) : 0;
+  }
+
   // The root of the gradient's kernel as this head sees it: where its weights are sharp the token grows, and a norm behind
   // divides the gradient. A head is one of several, and the mean over heads is G.
-  [[nodiscard]] Tensor<float> damped(const Tensor<float>& up, const Head& h, const Moment& y, double damp) const {
+  [[nodiscard]] Tensor<float> damped(const Tensor<float>& up, const Head& h, const Moment& y, double damp, double weight) const {
     Tensor<float> out(up.rows(), up.cols());
-    std::copy_n(up.data(), up.size(), out.data());
+    for (Index i = 0; i < up.size(); ++i) out.data()[i] = up.data()[i] * static_cast<float>(std::sqrt(weight));
     if (damp == 0) return out;
     const Tensor<float> mix = mixed(h);
     const double heads = static_cast<double>(op_.heads);
@@ -378,12 +388,14 @@ class Sampler {
   const Moment& q_;
   const Moment& k_;
   const Moment& v_;
-  Moment stem_;  // what q is drawn from, where it is not what v is
+  double spread_;  // of the kernel of v
+  Moment stem_;    // what q is drawn from, where it is not what v is
   KernelDraw values_;
   std::optional<KernelDraw> queries_;
   Law bias_;
   Attention one_;
-  Index most_down_ = 0, most_up_ = 0;  // heads
+  Index together_ = 4;  // heads drawn before the errors are looked at
+  Index most_down_ = 0, most_up_ = 0;
 };
 
 }  // namespace

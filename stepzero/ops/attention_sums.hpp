@@ -36,6 +36,7 @@ inline Moment stem_of(const Moment& q, const Moment& k) {
   m.K = k.tail ? k.tail->K : q.K;
   m.noise = k.tail ? k.tail->noise : q.shared_noise();
   m.token_drift = k.tail ? 0 : q.token_drift;
+  if (!k.tail) m.jitter = q.jitter;
   m.swing = k.tail ? k.tail->swing : q.swing;
   return m;
 }
@@ -53,6 +54,16 @@ inline Tensor<float> whole(const Tensor<float>& weights, const Batch& batch) {
   std::fill_n(out.data(), out.size(), 0.0F);
   for (Index t = 0; t < batch.tokens(); ++t) std::copy_n(weights.view().row(t), batch.length, out.view().row(t) + (t - batch.position(t)));
   return out;
+}
+
+// What tells the tokens of a sequence apart: their squares less what they share.
+inline double spread(const Kernel& K, const Batch& batch) {
+  double sum = K.trace();
+  for (Index t = 0; t < K.tokens(); ++t) {
+    const Index first = t - batch.position(t);
+    for (Index s = first; s < first + batch.length; ++s) sum -= K(t, s) / static_cast<double>(batch.length);
+  }
+  return sum;
 }
 
 // x less the mean over the tokens of each sequence.

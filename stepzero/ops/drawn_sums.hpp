@@ -25,13 +25,38 @@ void draw_until_sure(Index most, Index together, const Body& body, const Done& d
 template <std::size_t N>
 struct Seen {
   std::array<Running, N> numbers;
+  std::array<Running, N> pairs;  // means of two draws, whose kernels differ from their mean in opposite directions
+  std::array<double, N> last{};
 
   void add(const std::array<double, N>& x) {
-    for (std::size_t i = 0; i < N; ++i) numbers[i].add(x[i]);
+    const bool second = numbers[0].count > 2 * pairs[0].count;
+    for (std::size_t i = 0; i < N; ++i) {
+      numbers[i].add(x[i]);
+      if (second) pairs[i].add((last[i] + x[i]) / 2);
+    }
+    last = x;
   }
   [[nodiscard]] double mean(std::size_t i) const { return numbers[i].mean; }
   [[nodiscard]] double variance(std::size_t i) const { return numbers[i].variance(); }
-  [[nodiscard]] double error(std::size_t i) const { return numbers[i].error(); }
+  [[nodiscard]] double error(std::size_t i) const { return pairs[i].error(); }
+};
+
+// How numbers of every draw grow with the exponential of another one: the power.
+template <std::size_t N>
+struct Growth {
+  Running by;
+  std::array<double, N> sum{}, crossed{};
+
+  void add(double x, const std::array<double, N>& y) {
+    by.add(x);
+    for (std::size_t i = 0; i < N; ++i) {
+      sum[i] += y[i];
+      crossed[i] += x * y[i];
+    }
+  }
+  [[nodiscard]] double operator()(std::size_t i) const {
+    return by.variance() > 1e-8 && sum[i] > 0 ? (crossed[i] - by.mean * sum[i]) / sum[i] * by.count / (by.count - 1) / by.variance() : 0;
+  }
 };
 
 // out = X X'

@@ -100,7 +100,7 @@ class Correlation {
 // that of the mean cosine; its mean over rho - blur and rho + blur is right to the second order.
 struct Blur {
   double noise, swing;
-  explicit Blur(const Moment& x) : noise(x.shared_noise()), swing(x.swing) {}
+  explicit Blur(const Moment& x) : noise(x.pair_noise()), swing(x.swing) {}
   [[nodiscard]] double operator()(double rho) const {
     return std::min((1 - rho) * std::sqrt(noise * (1 + rho) * (1 + rho) + swing), 1 - std::abs(rho));
   }
@@ -185,6 +185,8 @@ void carry_spread(const Moment& x, const F& f, Moment& y) {
   const double apart = kappa < square ? rise * (1 - rho) / (square - kappa) : 1;
   const double pair = apart * (1 + rho) * square / (square + kappa);
   y.noise = pair * pair * x.shared_noise() + (x.noise - x.shared_noise());
+  y.take_jitter(x, pair * pair);
+  y.thins = slope * x.thins;
   y.swing = apart * apart * x.swing;
 }
 
@@ -192,7 +194,7 @@ void carry_spread(const Moment& x, const F& f, Moment& y) {
 // f(x) (along); f'(x) may be large there.
 template <class F, class Slope>
 void feel_size(const PullDoor& p, const F& f, const Slope& slope, Adjoint& dx) {
-  if (p.dy.damp == 0 && p.dy.along == 1) return;
+  if (p.dy.damp == 0 && p.dy.along == 1 && p.dy.twin == 0) return;
   const Moment& x = *p.x[0];
   const double std = mean_std(x.K);
   const auto [square, growth] = square_and_growth(f, std);
@@ -207,6 +209,7 @@ void feel_size(const PullDoor& p, const F& f, const Slope& slope, Adjoint& dx) {
   const double radials = expect([&](double u) { return radial(u) * radial(u); }, std);
   const double meet = expect([&](double u) { return f(u) * radial(u); }, std);
   dx.along = (radials - (1 - p.dy.along) * meet * meet / square) / (steep * std * std);
+  dx.twin = p.dy.twin * meet / std::sqrt(square * radials);
 }
 
 template <class F>

@@ -51,6 +51,8 @@ inline Moment push_linear(const PushDoor& p, double gain, double n, Law b, Index
   y.K = p.x[0]->K.scaled(gain).shifted(b.second_moment());  // (5)
   if (b.mean != 0) y.mean.assign(static_cast<std::size_t>(y.K.tokens()), b.mean);
   y.noise = p.x[0]->noise + 1 / static_cast<double>(out);
+  y.take_jitter(*p.x[0]);
+  y.thins = p.x[0]->thins;
   y.swing = p.x[0]->swing;
   y.drift = p.x[0]->level();
   y.lone = p.x[0]->lone;
@@ -134,11 +136,11 @@ struct Linear {
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
     const double n = static_cast<double>(in);
     const double share = 1 / static_cast<double>(pieces);
-    Pulled up{{{.G = p.dy.G.scaled(gain(p.theta[0]))}}, {}};  // (6)
+    // the part of dx along x is known: <dx, x> = <dy, y>
+    Pulled up{{{.G = p.dy.G.scaled(gain(p.theta[0]) * (1 + (p.dy.along - 1) / n)), .along = p.dy.along, .twin = p.dy.twin}}, {}};  // (6)
     up.dx[0].level = 2 * p.dy.G.sameness() / n;
     up.dx[0].noise = 1 / n;
     up.dx[0].damp = p.dy.damp;
-    up.dx[0].along = p.dy.along;  // <dx, x> = <dy, y>
     if (!p.dy.radial.empty()) add_radial(p.x[0]->K, n, p.dy.radial, up.dx[0]);
     up.dx[0].shared = p.dy.shared;  // <dx_t, x_s> = <dy_t, y_s>, and (6) has what it adds to G
     const double less = p.dy.damp * (p.x[0]->token_drift + p.x[0]->own_sampling());  // the gradient is small where x is large

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <vector>
@@ -71,6 +72,11 @@ struct Moment {
   // of it that lies along the token itself, times the width.
   double swing = 0;
   double along = 1;
+  // What the cosine of a token with any earlier one of its sequence varies by beyond `noise`, in its units: in every draw heads look
+  // elsewhere, and the fewer tokens there are the more it matters. A mean over many pairs does not feel it. Empty: none.
+  std::vector<double> jitter;
+  std::vector<double> fresh;  // the part of it that was made since the wire left the stream
+  double thins = 0;           // in one draw the mean square falls with what tells tokens apart, to this power: heads mix what differs
   double flat = 1;  // the share of a token's square along (1, ..., 1), times the width: 1 for independent channels, 0 once centred
   Index width = 0;  // channels; the walk fills it in
   // what happened to the heads since the projection, for an attention that samples them
@@ -91,6 +97,20 @@ struct Moment {
   [[nodiscard]] double lift() const { return lone != 0 ? std::pow(1 + lone, 0.75) : 1; }
   // the noise of what the channels are drawn from: a mean over the channels feels no other
   [[nodiscard]] double shared_noise() const { return width > 0 ? std::max(0.0, noise - 1 / static_cast<double>(width)) : 0; }
+  // ... and all that a pair of tokens feels
+  [[nodiscard]] double pair_noise() const { return shared_noise() + mean_jitter(); }
+  [[nodiscard]] double jitter_at(Index t) const { return jitter.empty() ? 0 : jitter[static_cast<std::size_t>(t)]; }
+  [[nodiscard]] double fresh_at(Index t) const { return fresh.empty() ? 0 : fresh[static_cast<std::size_t>(t)]; }
+  [[nodiscard]] double mean_jitter() const {
+    return std::accumulate(jitter.begin(), jitter.end(), 0.0) / static_cast<double>(std::max<std::size_t>(jitter.size(), 1));
+  }
+  // the jitter of the wire that x was, grown by `factor`
+  void take_jitter(const Moment& x, double factor = 1) {
+    jitter = x.jitter;
+    fresh = x.fresh;
+    for (double& j : jitter) j *= factor;
+    for (double& j : fresh) j *= factor;
+  }
   [[nodiscard]] double own_sampling() const { return width > 0 ? sampling / static_cast<double>(width) : 0; }
   [[nodiscard]] double mean_at(Index t) const { return mean.empty() ? 0 : mean[static_cast<std::size_t>(t)]; }
   [[nodiscard]] double own_at(Index t) const { return own.empty() ? 0 : own[static_cast<std::size_t>(t)]; }
@@ -108,8 +128,10 @@ struct Adjoint {
   // (t, s): E<d_t, x_s> from the embeddings that x shares with a tied head; none: 0. Kept and absorbed likewise
   std::shared_ptr<const Matrix> shared = nullptr;
   double along = 1;        // the share of the gradient's square along its own token, times the width: 1 at random, 0 behind a norm
+  double twin = 0;         // the correlation of <d, x> with a number that it shares with the gradient of the other factor of a product
   double flat = 1;         // along (1, ..., 1)
   double damp = 0;         // the gradient at a token falls as the token grows in one draw: G_tt ~ |x_t|^(-2 damp)
+  double stretch = 0;      // in one draw the gradient grows with what tells tokens apart, to this power; carried like level
   double level = 0;        // variance over draws of ln trace(G). A pull sets what it adds; the walk carries the rest
   double noise = 0;        // like Moment::noise, likewise carried by the walk
   double weight_gain = 1;  // E<K, G> over draws, in units of the product of the means: the weight's gradient feels their covariance

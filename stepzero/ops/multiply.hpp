@@ -43,7 +43,7 @@ struct Multiply {
     const Moment &a = *p.x[0], &b = *p.x[1];
     const Correlation cosine(b.K);
     // a and b come from one input: its kernel's noise moves both the same way, which lifts the product of two tokens
-    const double shared = b.shared_noise();
+    const double shared = b.pair_noise();
     y.K = Kernel::from(tokens, [&](Index t, Index s) {
       const double product = a.K(t, s) * b.K(t, s);  // (4)
       if (t == s) return product;
@@ -59,6 +59,8 @@ struct Multiply {
     y.token_drift = at_token * at_token;
     y.sampling = (1 + a.sampling) * (1 + b.sampling) - 1;
     y.noise = std::max(a.noise, b.noise) + 1 / static_cast<double>(width);
+    y.take_jitter(b);
+    y.thins = a.thins + b.thins;
     y.swing = std::max(a.swing, b.swing);
     return y;
   }
@@ -72,7 +74,7 @@ struct Multiply {
       // G ~ |other|^2 |y|^(-2 damp), and the sizes of both go with mine
       const double follows = mine.token_drift > 0 ? std::sqrt(other.token_drift / mine.token_drift) : 0;
       const Kernel G = Kernel::from(p.batch.tokens(), [&](Index t, Index s) { return other.K(t, s) * p.dy.G(t, s); });
-      return Adjoint{.G = G.scaled(1 - less), .along = p.dy.along, .damp = damp * (1 + follows) - follows};
+      return Adjoint{.G = G.scaled(1 - less), .along = p.dy.along, .twin = 1, .damp = damp * (1 + follows) - follows};
     };
     return {{through(a, b), through(b, a)}, {}};  // (5)
   }

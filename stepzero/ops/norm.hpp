@@ -96,6 +96,7 @@ struct Norm {
       y.own[t] = g1 * x.own_at(t) * r[t];
     }
     y.noise = x.noise;
+    y.jitter = x.jitter;  // a branch begins: it is no longer fresh
     // what all tokens share is divided out, and varies on its own
     const double same = x.K.sameness();
     y.swing = x.swing + same * (x.drift + x.sampling * same / static_cast<double>(width));
@@ -134,7 +135,13 @@ struct Norm {
       for (Index s = 0; s < t; ++s) row[s] = entry(s, (3 * x.token_drift + x.drift) / 4);
       row[t] = entry(t, x.token_drift);
     });
-    up.dx.push_back({.G = G, .along = 0, .flat = centred ? 0 : p.dy.flat, .damp = 1, .level = x.level(), .weight_gain = p.dy.weight_gain});
+    up.dx.push_back({.G = G,
+                     .along = 0,
+                     .flat = centred ? 0 : p.dy.flat,
+                     .damp = 1,
+                     .stretch = x.thins,
+                     .level = x.level(),
+                     .weight_gain = p.dy.weight_gain});
     double dg = 0;
     for (Index t = 0; t < tokens; ++t) {
       dg += r[t] *

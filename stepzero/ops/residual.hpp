@@ -58,18 +58,27 @@ struct Residual {
       y.mean[static_cast<std::size_t>(t)] = skip_scale * x.mean_at(t) + branch_scale * f.mean_at(t);
       y.own[static_cast<std::size_t>(t)] = skip_scale * x.own_at(t) + branch_scale * f.own_at(t);
     }
-    // the branch is made of the stream: what the stream's kernel is off by, the branch's is too. What the branch adds of its
-    // own and the product of the two are fresh: (K + F)^2 noise = (K noise_x^1/2 + F same^1/2)^2 + F^2 (noise_f - same) + 2 K F / n,
-    // same the lesser of the two
-    const double k = a * spread(x.K);
-    const double g = b * spread(f.K);
-    const double total = (k + g) * (k + g);
+    // A pair's product is off by k noise^1/2 in the stream and g noise^1/2 in the branch. The branch is made of the stream: what the
+    // stream's is off by, the branch's is too. What the branch adds of its own and the product of the two are fresh:
+    //     all^2 noise = (k noise_x^1/2 + g same^1/2)^2 + g^2 (noise_f - same) + crossed / n, same the lesser of the two
+    const double r = cosine(x.K), c = cosine(f.K), both_r = cosine(y.K);
+    const double size_x = a * size(x.K), size_f = b * size(f.K);
+    const double k = size_x * (1 - r * r), g = size_f * (1 - c * c), all = (size_x + size_f) * (1 - both_r * both_r);
+    const double total = all * all;
+    const double crossed = 2 * size_x * size_f * ((1 + r * c) * (1 + both_r * both_r) - 2 * both_r * (r + c));
     const double same = std::min(f.noise, x.noise), both = k * std::sqrt(x.noise) + g * std::sqrt(same);
-    const double fresh = g * g * (f.noise - same) + 2 * k * g / static_cast<double>(width);
+    const double fresh = g * g * (f.noise - same) + crossed / static_cast<double>(width);
     y.noise = total > 0 ? (both * both + fresh) / total : x.noise;
+    if (total > 0 && !(x.jitter.empty() && f.jitter.empty())) {  // likewise, but what heads of the branch have made is fresh
+      for (Index t = 0; t < tokens; ++t) {
+        const double both = k * std::sqrt(x.jitter_at(t)) + g * std::sqrt(std::max(f.jitter_at(t) - f.fresh_at(t), 0.0));
+        y.jitter.push_back((both * both + g * g * f.fresh_at(t)) / total);
+      }
+    }
     y.swing = x.swing + (total > 0 ? g * g * std::max(f.swing - x.swing, 0.0) / total : 0);
     const double share = a * x.K.trace() / std::max(y.K.trace(), 1e-300);
     if (k + g > 0) y.along = (k * (share * x.along + 1 - share) + g * ((1 - share) * f.along + share)) / (k + g);
+    y.thins = share * x.thins + (1 - share) * f.thins;
     y.drift = share * share * x.drift + (1 - share) * (1 - share) * f.drift;
     y.sampling = share * share * x.sampling + (1 - share) * (1 - share) * f.sampling + 4 * share * (1 - share);
     y.token_drift = share * share * x.token_drift + (1 - share) * (1 - share) * f.token_drift;
@@ -90,10 +99,11 @@ struct Residual {
   }
 
  private:
-  // what tells tokens apart: the trace less the part all have in common
-  static double spread(const Kernel& K) {
+  static double size(const Kernel& K) { return K.trace() / static_cast<double>(K.tokens()); }
+  // of two tokens, in the mean; 0 for a single one
+  static double cosine(const Kernel& K) {
     const double n = static_cast<double>(K.tokens());
-    return n > 1 ? K.trace() / n - K.sum() / (n * n) : K.trace();
+    return n > 1 && K.trace() > 0 ? std::clamp((K.sum() / K.trace() - 1) / (n - 1), -1.0, 1.0) : 0;
   }
 };
 static_assert(Op<Residual>);

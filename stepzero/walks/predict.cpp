@@ -9,6 +9,7 @@
 #include "stepzero/core/text.hpp"
 #include "stepzero/ops/function_kernel.hpp"
 #include "stepzero/walks/measure.hpp"
+#include "stepzero/walks/meet.hpp"
 
 namespace stepzero {
 
@@ -98,7 +99,8 @@ class Walk {
   }
   [[nodiscard]] Draws draws(std::size_t node) const {
     const double tokens = static_cast<double>(batch_.tokens());
-    const double all = 6e10 * std::clamp(tokens * tokens / (128 * 128), 1.0, 4.0);  // a second or so on two cores, more for many tokens
+    // a second or so on two cores, more for many tokens, and for few, whose heads tell more of one draw from another
+    const double all = 6e10 * std::clamp(tokens * tokens / (128 * 128), 1.0, 4.0) * std::clamp(128 / tokens, 1.0, 2.5);
     return {node, all / static_cast<double>(std::max<std::size_t>(1, signal_.attention.size()))};
   }
 
@@ -212,7 +214,8 @@ class Walk {
     for (std::size_t k = 0; k < node.inputs.size(); ++k) {
       pulled.dx[k].level += level;
       pulled.dx[k].noise += adjoints_[i].noise;
-      add(adjoints_[static_cast<std::size_t>(node.inputs[k])], pulled.dx[k]);
+      pulled.dx[k].stretch += adjoints_[i].stretch;
+      meet(adjoints_[static_cast<std::size_t>(node.inputs[k])], pulled.dx[k], x[k]->width);
     }
     for (const Moment* m : x) level += m->level();
     for (std::size_t k = 0; k < node.params.size(); ++k) {
@@ -221,24 +224,6 @@ class Walk {
       squares_[param] += squares;
       deviations_[param] += squares * std::sqrt(level + (pulled.levels.empty() ? 0 : pulled.levels[k]));
     }
-  }
-
-  // Two ways up meet: they vary together, since both come from the same gradient.
-  static void add(Adjoint& to, const Adjoint& d) {
-    if (to.G.empty()) {
-      to = d;
-      return;
-    }
-    const double a = to.G.trace(), b = d.G.trace();
-    const double deviation = a + b > 0 ? (a * std::sqrt(to.level) + b * std::sqrt(d.level)) / (a + b) : 0;
-    const double noise = a + b > 0 ? (a * to.noise + b * d.noise) / (a + b) : 0;
-    const double mine = a + b > 0 ? a / (a + b) : 1;
-    to = {.G = to.G + d.G,
-          .along = mine * to.along + (1 - mine) * d.along,
-          .flat = mine * to.flat + (1 - mine) * d.flat,
-          .damp = mine * to.damp + (1 - mine) * d.damp,
-          .level = deviation * deviation,
-          .noise = noise};
   }
 
   void record(NodeSignal& to, const Adjoint& d, Index channels) {

@@ -189,8 +189,7 @@ TEST(BehindNorm, Linear) {
     to_x.add((all - dot(back, back) / size) / size, gradient, all / out);
     to_weight.add(gradient * dot(u, u), gradient, dot(u, u));
   }
-  // nothing comes back along x, one direction of n: the rule does not take that off
-  to_x.expect(rule.dx[0].G(0, 0) / free.dx[0].G(0, 0), "x", 1.0 / n);
+  to_x.expect(rule.dx[0].G(0, 0) / free.dx[0].G(0, 0), "x");  // nothing comes back along x, one direction of n
   to_weight.expect(rule.dtheta[0] / free.dtheta[0], "W");
   EXPECT_EQ(rule.dx[0].along, 0);
   EXPECT_EQ(rule.dx[0].damp, 1);
