@@ -304,6 +304,18 @@ TEST(Predict, ExpertsThatNobodyChose) {
   EXPECT_GT(unchosen, 0);
 }
 
+// The first query sees one key: its gradient is 0, or what rounding leaves, which has no direction.
+TEST(Predict, WhatRoundingLeavesHasNoDirection) {
+  const SmallModel two = small_model("gpt2", {"layers=6", "width=256", "heads=4", "vocab=2000"}, "zipf", 2, 4);
+  const Signal s = predicted(two, "gpt2");
+  for (const NodeSignal& n : s.nodes) {
+    const auto& found = n.backward.token_cosine.predicted;
+    if (!found) continue;
+    EXPECT_LE(std::abs(*found), 1 + 1e-9) << n.name;
+    if (n.name.ends_with("attn.q")) EXPECT_NEAR(*found, 0, 1e-6) << n.name;
+  }
+}
+
 // What the spread is for: one measured run is judged by it.
 TEST(Predict, OneRunIsJudgedByTheSpread) {
   const SmallModel s = model({}, "zipf", 16);
