@@ -71,8 +71,8 @@ struct Residual {
     y.noise = total > 0 ? (both * both + fresh) / total : x.noise;
     if (total > 0 && !(x.jitter.empty() && f.jitter.empty())) {  // likewise, but what heads of the branch have made is fresh
       for (Index t = 0; t < tokens; ++t) {
-        const double both = k * std::sqrt(x.jitter_at(t)) + g * std::sqrt(std::max(f.jitter_at(t) - f.fresh_at(t), 0.0));
-        y.jitter.push_back((both * both + g * g * f.fresh_at(t)) / total);
+        const double met = k * std::sqrt(x.jitter_at(t)) + g * std::sqrt(std::max(f.jitter_at(t) - f.fresh_at(t), 0.0));
+        y.jitter.push_back((met * met + g * g * f.fresh_at(t)) / total);
       }
     }
     y.swing = x.swing + (total > 0 ? g * g * std::max(f.swing - x.swing, 0.0) / total : 0);
