@@ -26,7 +26,7 @@ Moment Attention::push(const PushDoor& p) const {
   Moment y = series_serves(*this, q, k) ? push_series(*this, p.batch, q, k, v) : push_sampled(*this, p);
   y.noise = v.noise;
   y.jitter = v.jitter;
-  y.jitter.resize(y.fresh.size() > 0 ? y.fresh.size() : v.jitter.size(), 0.0);
+  y.jitter.resize(std::max(v.jitter.size(), y.fresh.size()), 0.0);
   for (std::size_t t = 0; t < y.fresh.size(); ++t) y.jitter[t] += y.fresh[t];
   y.swing = v.swing;
   y.thins += v.thins;

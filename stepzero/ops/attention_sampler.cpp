@@ -255,7 +255,7 @@ class Sampler {
       return plain > 0 ? own * share / plain : 1;
     };
     const auto level = [&](const auto& list, std::size_t i) {
-      return list.variance(i) / (list.mean(i) * list.mean(i) * static_cast<double>(op_.heads));
+      return list.mean(i) > 0 ? list.variance(i) / (list.mean(i) * list.mean(i) * static_cast<double>(op_.heads)) : 0;
     };
     const auto side = [&](std::size_t part, double own, const Kernel& K) {
       const Kernel g = mean(part);

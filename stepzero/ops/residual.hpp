@@ -61,11 +61,11 @@ struct Residual {
     // A pair's product is off by k noise^1/2 in the stream and g noise^1/2 in the branch. The branch is made of the stream: what the
     // stream's is off by, the branch's is too. What the branch adds of its own and the product of the two are fresh:
     //     all^2 noise = (k noise_x^1/2 + g same^1/2)^2 + g^2 (noise_f - same) + crossed / n, same the lesser of the two
-    const double r = cosine(x.K), c = cosine(f.K), both_r = cosine(y.K);
+    const double r = x.K.mean_cosine(), c = f.K.mean_cosine(), z = y.K.mean_cosine();
     const double size_x = a * size(x.K), size_f = b * size(f.K);
-    const double k = size_x * (1 - r * r), g = size_f * (1 - c * c), all = (size_x + size_f) * (1 - both_r * both_r);
-    const double total = all * all;
-    const double crossed = 2 * size_x * size_f * ((1 + r * c) * (1 + both_r * both_r) - 2 * both_r * (r + c));
+    const double k = size_x * (1 - r * r), g = size_f * (1 - c * c), all = (size_x + size_f) * (1 - z * z);
+    const double total = 1 - z > 1e-9 ? all * all : 0;  // tokens that are alike differ by rounding
+    const double crossed = 2 * size_x * size_f * ((1 + r * c) * (1 + z * z) - 2 * z * (r + c));
     const double same = std::min(f.noise, x.noise), both = k * std::sqrt(x.noise) + g * std::sqrt(same);
     const double fresh = g * g * (f.noise - same) + crossed / static_cast<double>(width);
     y.noise = total > 0 ? (both * both + fresh) / total : x.noise;
@@ -100,11 +100,6 @@ struct Residual {
 
  private:
   static double size(const Kernel& K) { return K.trace() / static_cast<double>(K.tokens()); }
-  // of two tokens, in the mean; 0 for a single one
-  static double cosine(const Kernel& K) {
-    const double n = static_cast<double>(K.tokens());
-    return n > 1 && K.trace() > 0 ? std::clamp((K.sum() / K.trace() - 1) / (n - 1), -1.0, 1.0) : 0;
-  }
 };
 static_assert(Op<Residual>);
 

@@ -16,7 +16,7 @@ inline void meet(Adjoint& to, const Adjoint& d, Index width) {
   const double a = to.G.trace(), b = d.G.trace();
   const double deviation = a + b > 0 ? (a * std::sqrt(to.level) + b * std::sqrt(d.level)) / (a + b) : 0;
   const double noise = a + b > 0 ? (a * to.noise + b * d.noise) / (a + b) : 0;
-  const double mine = a + b > 0 ? a / (a + b) : 1;
+  const double mine = a + b > 0 ? std::clamp(a / (a + b), 0.0, 1.0) : 1;  // one that is rounding may be below 0
   // what lies along the token adds up where it is one number
   const double c = to.twin * std::sqrt(mine * to.along), e = d.twin * std::sqrt((1 - mine) * d.along);
   const double along = mine * to.along + (1 - mine) * d.along + 2 * c * e;

@@ -304,6 +304,21 @@ TEST(Predict, ExpertsThatNobodyChose) {
   EXPECT_GT(unchosen, 0);
 }
 
+// Tokens that are all alike: what tells them apart is 0, or rounding.
+TEST(Predict, EqualTokensHaveNumbers) {
+  for (const char* rotary : {"rotary=0", "rotary=1"}) {
+    for (const char* scheme : {"hf", "xavier-normal"}) {
+      const Signal s = predicted(model({rotary}, "equal", 16), scheme);
+      ASSERT_TRUE(s.gradient_norm.predicted) << rotary << " " << scheme;
+      EXPECT_TRUE(std::isfinite(*s.gradient_norm.predicted)) << rotary << " " << scheme;
+      for (const NodeSignal& n : s.nodes) {
+        if (n.forward.token_cosine.predicted) EXPECT_NEAR(*n.forward.token_cosine.predicted, 1, 1e-3) << n.name;
+        if (n.backward.second_moment.predicted) EXPECT_TRUE(std::isfinite(*n.backward.second_moment.predicted)) << n.name;
+      }
+    }
+  }
+}
+
 // The first query sees one key: its gradient is 0, or what rounding leaves, which has no direction.
 TEST(Predict, WhatRoundingLeavesHasNoDirection) {
   const SmallModel two = small_model("gpt2", {"layers=6", "width=256", "heads=4", "vocab=2000"}, "zipf", 2, 4);
