@@ -16,7 +16,7 @@ namespace stepzero {
 // than those drawn.
 inline Kernel with_sizes(const Kernel& x, const Kernel& drawn, const Kernel& sizes) {
   std::vector<double> a;
-  for (Index t = 0; t < drawn.tokens(); ++t) a.push_back(drawn(t, t) > 0 ? std::sqrt(sizes(t, t) / drawn(t, t)) : 0);
+  for (Index t = 0; t < drawn.tokens(); ++t) a.push_back(drawn(t, t) > 0 && sizes(t, t) > 0 ? std::sqrt(sizes(t, t) / drawn(t, t)) : 0);
   return Kernel::from(x.tokens(), [&](Index t, Index s) { return x(t, s) * a[t] * a[s]; });
 }
 

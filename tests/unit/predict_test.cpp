@@ -306,13 +306,15 @@ TEST(Predict, ExpertsThatNobodyChose) {
 
 // Tokens that are all alike: what tells them apart is 0, or rounding.
 TEST(Predict, EqualTokensHaveNumbers) {
-  for (const char* rotary : {"rotary=0", "rotary=1"}) {
+  for (const char* rotary : {"rotary=0", "rotary=16"}) {
     for (const char* scheme : {"hf", "xavier-normal"}) {
       const Signal s = predicted(model({rotary}, "equal", 16), scheme);
       ASSERT_TRUE(s.gradient_norm.predicted) << rotary << " " << scheme;
       EXPECT_TRUE(std::isfinite(*s.gradient_norm.predicted)) << rotary << " " << scheme;
       for (const NodeSignal& n : s.nodes) {
-        if (n.forward.token_cosine.predicted) EXPECT_NEAR(*n.forward.token_cosine.predicted, 1, 1e-3) << n.name;
+        // RoPE alone tells equal tokens apart
+        if (n.forward.token_cosine.predicted && !n.name.ends_with("_rot"))
+          EXPECT_NEAR(*n.forward.token_cosine.predicted, 1, 1e-3) << n.name;
         if (n.backward.second_moment.predicted) EXPECT_TRUE(std::isfinite(*n.backward.second_moment.predicted)) << n.name;
       }
     }
