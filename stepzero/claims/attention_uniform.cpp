@@ -25,7 +25,7 @@ Seen look(const Settings& s, double v) {
   return {r[0], r[1], r[2]};
 }
 
-Evidence run(const Settings& s) {
+Evidence attention_uniform_evidence(const Settings& s) {
   Evidence e;
   const double n = static_cast<double>(s.size("tokens")), small = s("score_variance");
   const Seen near = look(s, small);
@@ -70,7 +70,7 @@ Claim attention_uniform() {
           .settings = {draws(100),
                        size("tokens", 512, 4096, "tokens that see each other"),
                        {"score_variance", 0.05, "variance of the scores of the statement", 0.001, 20}},
-          .run = run};
+          .run = attention_uniform_evidence};
 }
 
 }  // namespace stepzero::claims

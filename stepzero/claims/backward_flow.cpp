@@ -9,7 +9,7 @@ namespace stepzero::claims {
 
 namespace {
 
-Evidence run(const Settings& s) {
+Evidence backward_flow_evidence(const Settings& s) {
   Evidence e;
   const Index layers = s.size("layers");
   e.plot = {"size of the gradient at each layer", "layer", "|d_l| / |d_L|", false, true};
@@ -48,7 +48,7 @@ Claim backward_flow() {
               "stream, return the most: gradients at the first layer exceed those at the last by the factor by which the stream grew. "
               "Attention returns gradients to many tokens at once and adds to it.",
           .settings = flow_settings(),
-          .run = run};
+          .run = backward_flow_evidence};
 }
 
 }  // namespace stepzero::claims

@@ -20,7 +20,7 @@ Running gain(const Settings& s, double product) {
   return lab.run(s, s.draws(), [&](const Shot& shot) { return std::vector{shot.square(y) / shot.square(x)}; })[0];
 }
 
-Evidence run(const Settings& s) {
+Evidence ffn_frobenius_evidence(const Settings& s) {
   Evidence e;
   const double size = static_cast<double>(s.size("width") * s.size("hidden"));
   const double kept = std::sqrt(2 * size), said = s("product") > 0 ? s("product") : kept;
@@ -61,7 +61,7 @@ Claim ffn_frobenius() {
                        size("width", 96, 2048, "d"),
                        size("hidden", 384, 8192, "F"),
                        {"product", 1, "of the norms; 0: sqrt(2 d F)", 0, 1e6}},
-          .run = run};
+          .run = ffn_frobenius_evidence};
 }
 
 }  // namespace stepzero::claims

@@ -11,7 +11,7 @@ namespace {
 
 double norm_of_stream(const Signal& s, Index l) { return std::sqrt(stream(s, l)); }
 
-Evidence run(const Settings& s) {
+Evidence forward_flow_evidence(const Settings& s) {
   Evidence e;
   const Index layers = s.size("layers");
   e.plot = {"size of the stream after each layer", "layer", "|h_l| / |h_0|", false, true};
@@ -52,7 +52,7 @@ Claim forward_flow() {
               "the variance, three- to eightfold growth of the norm in twelve layers. Without norms a branch is as large as the stream it "
               "reads, and the growth is exponential.",
           .settings = flow_settings(),
-          .run = run};
+          .run = forward_flow_evidence};
 }
 
 }  // namespace stepzero::claims

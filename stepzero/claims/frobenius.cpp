@@ -61,7 +61,7 @@ double slope_ratio(const Model& m, std::uint64_t seed) {
   return (up - down) / (2 * h) / inner;
 }
 
-Evidence run(const Settings& s) {
+Evidence frobenius_evidence(const Settings& s) {
   Evidence e;
   const Index rows = s.size("rows"), cols = s.size("columns");
   const Tensor<double> a = matrix(s, "A", rows, cols), b = matrix(s, "B", rows, cols);
@@ -117,7 +117,7 @@ Claim frobenius_products() {
                    size("rows", 48, 4096, "rows of A and B"),
                    size("columns", 80, 4096, "columns of A and B"),
                    {"factor", 1, "the product is factor times the sum"}},
-      .run = run};
+      .run = frobenius_evidence};
 }
 
 }  // namespace stepzero::claims

@@ -48,7 +48,7 @@ Course training(const Settings& s) {
                     static_cast<int>(s.size("runs")));
 }
 
-Evidence run(const Settings& s) {
+Evidence gradient_bound_evidence(const Settings& s) {
   Evidence e;
   const double wide = s("width_power"), deep = -s("power");
   const Case deepnet{"DeepNet", "deepnet", {}};
@@ -93,7 +93,7 @@ Claim gradient_bound() {
                    size("runs", 10, 100, "trainings from different draws"),
                    {"power", 0.5, "|grad L| <= C d^width_power N^-power", -4, 4},
                    {"width_power", 0.5, "likewise", -4, 4}},
-      .run = run};
+      .run = gradient_bound_evidence};
 }
 
 }  // namespace stepzero::claims

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double pi = std::numbers::pi;
 
-Evidence run(const Settings& s) {
+Evidence he_relu_evidence(const Settings& s) {
   const Index width = s.size("width");
   const int layers = static_cast<int>(s.size("layers"));
   const double n = static_cast<double>(width);
@@ -69,7 +69,7 @@ Claim he_relu() {
                        size("width", 256, 2048, "channels"),
                        size("layers", 6, 64, "layers"),
                        {"numerator", 2, "Var(W) = numerator / n_in"}},
-          .run = run};
+          .run = he_relu_evidence};
 }
 
 }  // namespace stepzero::claims

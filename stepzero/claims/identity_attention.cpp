@@ -54,7 +54,7 @@ Running own_score(const Settings& s, Index tokens, double a) {
                  [&](const Shot& shot) { return std::vector{static_cast<double>(tokens) * shot.attention.at(mix).mean_score}; })[0];
 }
 
-Evidence run(const Settings& s) {
+Evidence identity_attention_evidence(const Settings& s) {
   Evidence e;
   const double share = s("share"), half = std::sqrt(0.5);
   const auto random = signals(s, 0, 0), looks = signals(s, share, 0), passes = signals(s, 0, half), opposite = signals(s, half, -half);
@@ -103,7 +103,7 @@ Claim identity_attention() {
               "pass the average on undistorted, in line with what all tokens share, layer after layer, and the cosine rises faster than "
               "with random matrices, which turn each layer's average another way.",
           .settings = {draws(80), {"share", 0.7071067811865476, "a in W = a I + Z, of W_q and W_k", -1, 1}},
-          .run = run};
+          .run = identity_attention_evidence};
 }
 
 }  // namespace stepzero::claims

@@ -31,7 +31,7 @@ Running share(const Settings& s, const std::vector<std::string>& more, const cha
   })[0];
 }
 
-Evidence run(const Settings& s) {
+Evidence key_bias_evidence(const Settings& s) {
   Evidence e;
   const char* which = s("of_values") > 0 ? "v_proj.bias" : "k_proj.bias";
   constexpr double rounding = 1e-13;
@@ -62,7 +62,7 @@ Claim key_bias() {
           "between the bias and the score: rotated keys (RoPE), as in Qwen 2, turn the bias by an angle that depends on the position, and "
           "then it has a gradient.",
       .settings = {draws(24), {"of_values", 0, "1: look at the bias of the values instead", 0, 1}},
-      .run = run};
+      .run = key_bias_evidence};
 }
 
 }  // namespace stepzero::claims

@@ -25,7 +25,7 @@ Gains gains(const Settings& s, Index in, Index out, double variance) {
   return {r[0], r[1]};
 }
 
-Evidence run(const Settings& s) {
+Evidence linear_preservation_evidence(const Settings& s) {
   Evidence e;
   e.plot = {"gain of a linear layer under Glorot's variance", "n_in / n_out", "variance ratio", true, false};
   Curve forward{"forward, measured", {}, {}, false}, backward{"backward, measured", {}, {}, false}, pf{"2 n_in / (n_in + n_out)", {}, {}},
@@ -76,7 +76,7 @@ Claim linear_preservation() {
               "matrices are square "
               "and the rule is exact there; the feed-forward matrices are four to one, and their gains are 0.4 and 1.6.",
           .settings = {draws(400), {"numerator", 2, "Var(W) = numerator / (n_in + n_out)"}},
-          .run = run};
+          .run = linear_preservation_evidence};
 }
 
 }  // namespace stepzero::claims

@@ -41,7 +41,7 @@ Running norm_of_output(const Settings& s, double gain) {
   return lab.run(s, s.draws(), [&](const Shot& shot) { return std::vector{std::sqrt(static_cast<double>(width) * shot.square(y))}; })[0];
 }
 
-Evidence run(const Settings& s) {
+Evidence ln_scale_evidence(const Settings& s) {
   Evidence e;
   const double d = static_cast<double>(width), gain = std::pow(d, -s("power"));
   double loss = 0;
@@ -97,7 +97,7 @@ Claim ln_scale() {
               "matrices. In post-norm the stream itself passes the norm, its size becomes 1/sqrt(d), branches "
               "shrink alike and nothing is gained. A gain of 1 with branches scaled by depth does the same without the price.",
           .settings = {draws(80), {"power", 0.5, "gamma = d^-power", -1, 2}},
-          .run = run};
+          .run = ln_scale_evidence};
 }
 
 }  // namespace stepzero::claims

@@ -25,7 +25,7 @@ Running difference(const Course& a, const Course& b) {
   return r;
 }
 
-Evidence run(const Settings& s) {
+Evidence lr_decay_evidence(const Settings& s) {
   Evidence e;
   const double high = s("high_rate"), good = s("good_rate"), alpha = s("alpha");
   e.plot = {"training 6 pre-norm layers: say the token before", "step", "loss", false, false};
@@ -69,7 +69,7 @@ Claim lr_decay() {
                        {"alpha", 0.5, "lr_l = base alpha^l", 0.01, 2},
                        {"high_rate", 0.03, "a base rate that is too high", 1e-5, 1},
                        {"good_rate", 0.002, "a good base rate", 1e-5, 1}},
-          .run = run};
+          .run = lr_decay_evidence};
 }
 
 }  // namespace stepzero::claims

@@ -36,7 +36,7 @@ Sums sums(const Settings& s, Index tokens, bool same, double query) {
   return {r[0], r[1], r[2]};
 }
 
-Evidence run(const Settings& s) {
+Evidence multihead_variance_evidence(const Settings& s) {
   Evidence e;
   const double d = static_cast<double>(s.size("width")), h = static_cast<double>(s.size("heads"));
   const Sums one = sums(s, 1, false, 1), apart = sums(s, 32, false, 1);
@@ -89,7 +89,7 @@ Claim multihead_variance() {
                        size("width", 256, 2048, "d_model"),
                        size("heads", 4, 64, "heads; they divide the width"),
                        {"output", 1, "std of the output matrix, in units of 1/sqrt(d)"}},
-          .run = run};
+          .run = multihead_variance_evidence};
 }
 
 }  // namespace stepzero::claims

@@ -9,7 +9,7 @@ namespace stepzero::claims {
 
 namespace {
 
-Evidence run(const Settings& s) {
+Evidence pe_formula_evidence(const Settings& s) {
   Evidence e;
   const Index d = s.size("width"), tokens = s.size("positions");
   Lab lab(tokens);
@@ -48,7 +48,7 @@ Claim pe_formula() {
       .settings = {size("width", 512, 8192, "d_model"),
                    size("positions", 512, 8192, "positions"),
                    {"base", 10000, "of the frequencies", 1, 1e6}},
-      .run = run};
+      .run = pe_formula_evidence};
 }
 
 }  // namespace stepzero::claims

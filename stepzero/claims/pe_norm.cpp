@@ -11,8 +11,6 @@ namespace stepzero::claims {
 
 namespace {
 
-constexpr double epsilon = std::numeric_limits<double>::epsilon();
-
 // From the op's own encoding.
 double norm_of(const SinusoidalPosition& op, Index t) {
   double squares = 0;
@@ -20,7 +18,7 @@ double norm_of(const SinusoidalPosition& op, Index t) {
   return std::sqrt(squares);
 }
 
-Evidence run(const Settings& s) {
+Evidence pe_norm_evidence(const Settings& s) {
   Evidence e;
   e.plot = {"norm of the sinusoidal encoding", "d_model", "norm", true, true};
   Curve measured{"measured", {}, {}, false}, said{"sqrt(d_model)", {}, {}}, right{"sqrt(d_model / 2)", {}, {}};
@@ -33,7 +31,7 @@ Evidence run(const Settings& s) {
       low = std::min(low, norm);
       high = std::max(high, norm);
     }
-    const double rounding = 4 * epsilon * n;
+    const double rounding = 4 * std::numeric_limits<double>::epsilon() * n;
     e.exact(Kind::statement, fmt::format("norm, d_model = {}", d), std::sqrt(n * s("share")), low, rounding, 0.05);
     e.exact(Kind::correction, fmt::format("smallest norm over positions, d_model = {}", d), std::sqrt(n / 2), low, rounding);
     e.exact(Kind::correction, fmt::format("largest norm over positions, d_model = {}", d), std::sqrt(n / 2), high, rounding);
@@ -61,7 +59,7 @@ Claim pe_norm() {
               "sqrt(d_model) is a bound that is never "
               "reached, and the norm of a token embedding of unit variance: beside one, a sinusoidal encoding is smaller by sqrt(2).",
           .settings = {size("positions", 2000, 100000, "positions"), {"share", 1, "|PE|^2 = share * d_model", 0, 10}},
-          .run = run};
+          .run = pe_norm_evidence};
 }
 
 }  // namespace stepzero::claims

@@ -10,8 +10,6 @@ namespace stepzero::claims {
 
 namespace {
 
-constexpr double epsilon = std::numeric_limits<double>::epsilon();
-
 // <PE_t, PE_s>, from the op's own encoding.
 double inner(const SinusoidalPosition& op, Index t, Index s) {
   double sum = 0;
@@ -28,10 +26,10 @@ double cosines(const SinusoidalPosition& op, Index distance, double power) {
   return sum;
 }
 
-Evidence run(const Settings& s) {
+Evidence pe_orthogonal_evidence(const Settings& s) {
   Evidence e;
   const SinusoidalPosition op{.width = s.size("width"), .base = s("base")};
-  const double n = static_cast<double>(op.width), rounding = 64 * epsilon;
+  const double n = static_cast<double>(op.width), rounding = 64 * std::numeric_limits<double>::epsilon();
   e.plot = {"cosine of the encodings of two positions", "distance", "cosine", true, false};
   Curve measured{"measured", {}, {}, false}, predicted{"(2/d) sum_i cos(w_i (t - s))", {}, {}};
   for (const Index distance : {1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 987}) {
@@ -70,7 +68,7 @@ Claim pe_orthogonal() {
           .settings = {size("width", 512, 8192, "d_model"),
                        {"base", 10000, "of the frequencies", 1, 1e6},
                        {"power", 2, "w_i = base^(-power i / d)", 0, 10}},
-          .run = run};
+          .run = pe_orthogonal_evidence};
 }
 
 }  // namespace stepzero::claims

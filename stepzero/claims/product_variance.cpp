@@ -25,7 +25,7 @@ Running variance_of_product(const Settings& s, Index inner, const Distribution& 
 
 Law law_of(const Distribution& d) { return {d.mean, d.std() * d.std()}; }
 
-Evidence run(const Settings& s) {
+Evidence product_variance_evidence(const Settings& s) {
   Evidence e;
   e.plot = {"variance of an entry of A B", "N", "Var C", true, true};
   Curve measured{"measured", {}, {}, false}, predicted{"N Var A Var B", {}, {}};
@@ -69,7 +69,7 @@ Claim product_variance() {
           "Var(A) Var(B). Neither the law of the entries nor the independence within A matters beyond that. The assumption of zero means "
           "does matter: with means the two mixed terms are added. This is the rule the linear op's moment doors are built on.",
       .settings = {draws(500), {"power", 1, "Var(C) = N^power Var(A) Var(B)"}},
-      .run = run};
+      .run = product_variance_evidence};
 }
 
 }  // namespace stepzero::claims

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double pi = std::numbers::pi;
 
-Evidence run(const Settings& s) {
+Evidence relu_half_evidence(const Settings& s) {
   Evidence e;
   e.plot = {"ReLU of numbers with mean m and variance 1", "m", "ratio", false, false};
   Curve square{"E[y^2] / E[x^2]", {}, {}, false}, variance{"Var(y) / Var(x)", {}, {}, false};
@@ -53,7 +53,7 @@ Claim relu_half() {
           "0.159, is missing in "
           "the variance. Layers that follow see the second moment, so the factor 1/2 is the useful one and the factor behind He's rule.",
       .settings = {draws(300), size("width", 1024, 65536, "channels"), {"factor", 0.5, "the factor"}},
-      .run = run};
+      .run = relu_half_evidence};
 }
 
 }  // namespace stepzero::claims

@@ -11,7 +11,7 @@ namespace stepzero::claims {
 
 namespace {
 
-Evidence run(const Settings& s) {
+Evidence residual_alpha_evidence(const Settings& s) {
   Evidence e;
   const double alpha = s("alpha");
   const auto deep = [&](int layers) { return Branches{.count = 2 * layers, .scale = alpha, .width = 64, .hidden = 64}; };
@@ -66,7 +66,7 @@ Claim residual_alpha() {
                    size("shallow", 12, 400, "layers, few"),
                    size("deep", 100, 400, "layers, many"),
                    {"alpha", 0.1, "the scale", -10, 10}},
-      .run = run};
+      .run = residual_alpha_evidence};
 }
 
 }  // namespace stepzero::claims

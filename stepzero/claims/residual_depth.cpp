@@ -27,7 +27,7 @@ Running slope_with_depth(const Settings& s, double power) {
   return r;
 }
 
-Evidence run(const Settings& s) {
+Evidence residual_depth_evidence(const Settings& s) {
   Evidence e;
   const double n = static_cast<double>(kDeepLayers);
   const int runs = static_cast<int>(s.size("runs"));
@@ -77,7 +77,7 @@ Claim residual_depth() {
                        size("runs", 10, 100, "trainings from different draws"),
                        size("steps", 80, 10000, "of each training"),
                        {"power", 0.5, "branches are scaled by N^-power", -1, 2}},
-          .run = run};
+          .run = residual_depth_evidence};
 }
 
 }  // namespace stepzero::claims

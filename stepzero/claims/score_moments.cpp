@@ -9,7 +9,7 @@ namespace stepzero::claims {
 
 namespace {
 
-constexpr Index tokens = 64, heads = 4;
+constexpr Index kTokens = 64, kHeads = 4;
 
 struct Scores {
   Running mean, square;
@@ -17,9 +17,9 @@ struct Scores {
 
 // Moments of all scores of an attention that reads q and k from these nodes.
 Scores scores(const Settings& s, Lab& lab, int q, int k, Index head_dim, double scale) {
-  const int v = lab.source(heads, Distribution::normal(1));
+  const int v = lab.source(kHeads, Distribution::normal(1));
   const int mix = lab.add(
-      Attention{.heads = heads, .kv_heads = heads, .key_dim = head_dim, .value_dim = 1, .scale = scale, .causal = false}, {q, k, v});
+      Attention{.heads = kHeads, .kv_heads = kHeads, .key_dim = head_dim, .value_dim = 1, .scale = scale, .causal = false}, {q, k, v});
   const auto r = lab.run(s, s.draws(), [&](const Shot& shot) {
     const AttentionSummary& a = shot.attention.at(mix);
     return std::vector{a.mean_score, a.score_variance + a.mean_score * a.mean_score};
@@ -27,16 +27,16 @@ Scores scores(const Settings& s, Lab& lab, int q, int k, Index head_dim, double 
   return {r[0], r[1]};
 }
 
-Evidence run(const Settings& s) {
+Evidence score_moments_evidence(const Settings& s) {
   Evidence e;
   e.plot = {"variance of q.k", "d_k", "Var", true, true};
   Curve measured{"measured", {}, {}, false}, predicted{"d_k", {}, {}}, scaled{"divided by sqrt(d_k)", {}, {}};
   for (const Index d : {16, 64, 256}) {
     const double n = static_cast<double>(d);
     const auto unit = [&](double scale) {
-      Lab lab(tokens);
-      const int q = lab.source(heads * d, Distribution::normal(1));
-      return scores(s, lab, q, lab.source(heads * d, Distribution::normal(1)), d, scale);
+      Lab lab(kTokens);
+      const int q = lab.source(kHeads * d, Distribution::normal(1));
+      return scores(s, lab, q, lab.source(kHeads * d, Distribution::normal(1)), d, scale);
     };
     const Scores raw = unit(1), divided = unit(std::pow(n, -s("division")));
     e.near(Kind::statement, fmt::format("E[q.k] / sqrt(d_k), d_k = {}", d), 0,
@@ -51,10 +51,10 @@ Evidence run(const Settings& s) {
   e.plot.curves = {predicted, measured, scaled};
   constexpr Index n = 256, d = 64;
   constexpr double x = 0.8, sq = 0.05, sk = 0.09;
-  Lab lab(tokens);
+  Lab lab(kTokens);
   const int input = lab.source(n, Distribution::normal(x));
-  const int q = lab.linear(input, heads * d, Distribution::normal(sq));
-  const Scores real = scores(s, lab, q, lab.linear(input, heads * d, Distribution::normal(sk)), d, 1);
+  const int q = lab.linear(input, kHeads * d, Distribution::normal(sq));
+  const Scores real = scores(s, lab, q, lab.linear(input, kHeads * d, Distribution::normal(sk)), d, 1);
   const double K = x * x;
   e.equal(Kind::correction, "Var(q.k) with q = W_q x, k = W_k x, n = 256, d_k = 64", d * (n * sq * sq * K) * (n * sk * sk * K),
           real.square);
@@ -82,7 +82,7 @@ Claim score_moments() {
           "the scheme makes it so: the division by sqrt(d_k) sets the scores' variance to the product of the two variances, whatever that "
           "is.",
       .settings = {draws(300), {"power", 1, "Var(q.k) = d_k^power"}, {"division", 0.5, "q.k is divided by d_k^division"}},
-      .run = run};
+      .run = score_moments_evidence};
 }
 
 }  // namespace stepzero::claims

@@ -22,7 +22,7 @@ Seen look(const Settings& s, Index tokens, double v, Index value_dim) {
   return {r[0], r[1]};
 }
 
-Evidence run(const Settings& s) {
+Evidence softmax_variance_evidence(const Settings& s) {
   Evidence e;
   const double small = s("score_variance"), power = s("power");
   const Index values = 384;
@@ -69,7 +69,7 @@ Claim softmax_variance() {
           .settings = {draws(150),
                        {"score_variance", 0.01, "variance of the scores of the statement", 0.001, 20},
                        {"power", 1, "Var = n^-power"}},
-          .run = run};
+          .run = softmax_variance_evidence};
 }
 
 }  // namespace stepzero::claims

@@ -34,7 +34,7 @@ double jacobian(std::uint64_t seed, Index keys, Index head_dim, double scale) {
   return sum_squares(View<const float>(d)) * static_cast<double>(keys) / static_cast<double>(queries);
 }
 
-Evidence run(const Settings& s) {
+Evidence temperature_evidence(const Settings& s) {
   const std::vector<Index> dims = {16, 64, 256, 1024};
   const auto r = average(s.draws(), [&](int draw) {
     std::vector<double> seen;
@@ -78,7 +78,7 @@ Claim temperature() {
           "exceeds the uniform attention's "
           "and falls with d_k from then on.",
       .settings = {draws(300), size("keys", 256, 65536, "that a query sees"), {"power", 0.5, "q.k is divided by d_k^power"}},
-      .run = run};
+      .run = temperature_evidence};
 }
 
 }  // namespace stepzero::claims

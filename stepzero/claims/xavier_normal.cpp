@@ -5,7 +5,7 @@ namespace stepzero::claims {
 
 namespace {
 
-Evidence run(const Settings& s) {
+Evidence xavier_normal_evidence(const Settings& s) {
   Evidence e;
   const Drawn d = drawn(s, "xavier-normal", s("numerator"));
   e.equal(Kind::statement, "Var(W) (n_in + n_out) / 2", 1, d.variance);
@@ -27,7 +27,7 @@ Claim xavier_normal() {
               "It is a definition, as Glorot and Bengio gave it (2010), and the drawn numbers have it. What it preserves is another claim: "
               "linear-preservation.",
           .settings = {draws(160), {"numerator", 2, "the variance is numerator / (n_in + n_out)"}},
-          .run = run};
+          .run = xavier_normal_evidence};
 }
 
 }  // namespace stepzero::claims

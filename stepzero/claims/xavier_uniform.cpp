@@ -17,7 +17,7 @@ Running same_signal(const Settings& s) {
   return lab.run(s, s.draws(), [&](const Shot& shot) { return std::vector{shot.square(uniform) / shot.square(normal)}; })[0];
 }
 
-Evidence run(const Settings& s) {
+Evidence xavier_uniform_evidence(const Settings& s) {
   Evidence e;
   const Drawn d = drawn(s, "xavier-uniform", s("numerator") / 3);
   e.equal(Kind::statement, "Var(W) (n_in + n_out) / 2", 1, d.variance);
@@ -44,7 +44,7 @@ Claim xavier_uniform() {
           "inputs sees the variance "
           "only; the fourth moment (kurtosis 1.8 instead of 3) is lost within it.",
       .settings = {draws(160), {"numerator", 6, "the bound is sqrt(numerator / (n_in + n_out))"}},
-      .run = run};
+      .run = xavier_uniform_evidence};
 }
 
 }  // namespace stepzero::claims

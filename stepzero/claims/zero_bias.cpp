@@ -28,7 +28,7 @@ Seen look(const Settings& s, double bias, int layers) {
   return {r[0], r[1]};
 }
 
-Evidence run(const Settings& s) {
+Evidence zero_bias_evidence(const Settings& s) {
   Evidence e;
   const Seen zero = look(s, s("bias"), 1), deep = look(s, s("bias"), 6);
   e.equal(Kind::statement, "E[y^2]/E[x^2] of a layer of unit gain, biases 0", 1, zero.square);
@@ -72,7 +72,7 @@ Claim zero_bias() {
               "the network. At zero it does no harm and is learned "
               "from the first step on: its gradient does not depend on its value.",
           .settings = {draws(300), size("width", 384, 2048, "channels"), {"bias", 0, "std of the biases of the statement", 0, 10}},
-          .run = run};
+          .run = zero_bias_evidence};
 }
 
 }  // namespace stepzero::claims

@@ -39,8 +39,8 @@ KernelDraw::KernelDraw(const Moment& x, double noise, Index length, std::uint64_
     : x_(x), channels_(noise > 0 ? 1 / noise : 0), length_(length), place_(place) {
   jitters_ = x.mean_jitter() > 1e-3;  // below, its effect is below a per cent
   if (jitters_ && channels_ == 0) channels_ = 1e6;
-  const double drawn = 2 * (1 / std::max(channels_, 1e-300) + (jitters_ ? x.mean_jitter() : 0));
-  fixed_ = channels_ > 0 ? 1 - std::sqrt(std::min(x.token_drift / drawn, 1.0)) : 0;
+  const auto drawn = [&](double jitter) { return 1 / channels_ + (jitters_ ? jitter : 0); };
+  fixed_ = channels_ > 0 ? 1 - std::sqrt(std::min(x.token_drift / (2 * drawn(x.mean_jitter())), 1.0)) : 0;
   if (fixed_ == 0) {
     mean_root_ = kernels::root(x.K, 1);
     return;
@@ -48,8 +48,8 @@ KernelDraw::KernelDraw(const Moment& x, double noise, Index length, std::uint64_
   // Putting tokens back to their sizes makes their cosines smaller by rho (1 - rho^2) / 2 channels: they are drawn as much larger.
   const Correlation cosine(x.K);
   const Kernel K = Kernel::from(x.K.tokens(), [&](Index t, Index s) {
-    const double rho = cosine(t, s), noise = 1 / channels_ + (jitters_ ? x.jitter_at(std::max(t, s)) : 0);
-    const double lost = fixed_ * (1 - rho * rho) / 2 * noise;
+    const double rho = cosine(t, s);
+    const double lost = fixed_ * (1 - rho * rho) / 2 * drawn(x.jitter_at(std::max(t, s)));
     return x.K(t, s) * std::min(1 + lost, 1 / std::max(std::abs(rho), 1e-9));
   });
   mean_root_ = kernels::root(K, 1);

@@ -113,7 +113,7 @@ class Sampler {
     Seen<5> seen;
     AttentionSummary sum;
     Pairs pairs(tokens_);
-    Growth<1> grows;
+    Power<1> grows;
     const double apart =
         1 - 1 / static_cast<double>(op_.heads);  // heads differ in their mean score: it is in the variance over all of them
     Index heads = 0;
@@ -195,7 +195,7 @@ class Sampler {
     double q_inner = 0, k_inner = 0, table = 0, weights = 0;
     Seen<5> seen;
     Seen<2> drawn;
-    Growth<3> stretch;
+    Power<3> stretch;
     Index heads = 0;
     draw_until_sure(
         most_up_, together_,

@@ -43,7 +43,7 @@ struct Seen {
 
 // How numbers of every draw grow with the exponential of another one: the power.
 template <std::size_t N>
-struct Growth {
+struct Power {
   Running by;
   std::array<double, N> sum{}, crossed{};
 

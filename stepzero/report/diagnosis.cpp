@@ -13,7 +13,7 @@ namespace stepzero {
 
 namespace {
 
-constexpr std::array known = std::to_array<Diagnosis>({
+constexpr std::array all_diagnoses = std::to_array<Diagnosis>({
     {"not-finite", "a number is infinite or undefined: the pass overflowed, or the weights hold NaN or Inf"},
     {"signal-explodes", "the residual stream multiplies from layer to layer instead of adding up"},
     {"signal-vanishes", "the residual stream dies out with depth"},
@@ -41,7 +41,7 @@ constexpr std::array known = std::to_array<Diagnosis>({
 
 }  // namespace
 
-std::span<const Diagnosis> diagnoses() { return known; }
+std::span<const Diagnosis> diagnoses() { return all_diagnoses; }
 
 std::vector<Finding> diagnose(const Signal& s) {
   Findings out;

@@ -59,22 +59,22 @@ std::string tick(double v) {
 
 constexpr std::string_view marks = "*o+x#@%&";
 
-constexpr double left = 62, top = 30, width = 420, height = 240;
+constexpr double margin = 62, top = 30, width = 420, height = 240;
 
 std::string svg_axes(const Plot& plot, const Frame& f) {
   std::string out =
-      fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"#888\"/>\n", left, top, width, height);
+      fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"#888\"/>\n", margin, top, width, height);
   for (int i = 0; i <= 4; ++i) {
     const double share = i / 4.0;
-    out += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", left + share * width, top + height + 16,
+    out += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", margin + share * width, top + height + 16,
                        tick(f.x.at(share)));
-    out += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", left - 6, top + (1 - share) * height + 4,
+    out += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", margin - 6, top + (1 - share) * height + 4,
                        tick(f.y.at(share)));
-    if (i > 0 && i < 4) out += fmt::format("<path d=\"M{} {:.1f}h{}\" stroke=\"#ddd\"/>\n", left, top + (1 - share) * height, width);
+    if (i > 0 && i < 4) out += fmt::format("<path d=\"M{} {:.1f}h{}\" stroke=\"#ddd\"/>\n", margin, top + (1 - share) * height, width);
   }
   out +=
-      fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", left + width / 2, top + height + 34, escaped(plot.x_label));
-  out += fmt::format("<text x=\"{}\" y=\"{}\">{}</text>\n", left, top - 10, escaped(plot.title + " (" + plot.y_label + ")"));
+      fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", margin + width / 2, top + height + 34, escaped(plot.x_label));
+  out += fmt::format("<text x=\"{}\" y=\"{}\">{}</text>\n", margin, top - 10, escaped(plot.title + " (" + plot.y_label + ")"));
   return out;
 }
 
@@ -82,7 +82,7 @@ std::string svg_curve(const Curve& c, const Frame& f, const char* colour) {
   std::string path, dots;
   for (std::size_t i = 0; i < c.x.size(); ++i) {
     if (!f.x.has(c.x[i]) || !f.y.has(c.y[i])) continue;
-    const double x = left + f.x.share(c.x[i]) * width, y = top + (1 - f.y.share(c.y[i])) * height;
+    const double x = margin + f.x.share(c.x[i]) * width, y = top + (1 - f.y.share(c.y[i])) * height;
     path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", x, y);
     dots += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\" fill=\"{}\"/>\n", x, y, colour);
   }
@@ -123,14 +123,14 @@ std::string plot_svg(const Plot& plot) {
   const double legend = static_cast<double>(plot.curves.size()) * 16;
   std::string out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" width=\"{}\" font-family=\"sans-serif\" font-size=\"11\">\n",
-      left + width + 20, top + height + 50 + legend, left + width + 20);
+      margin + width + 20, top + height + 50 + legend, margin + width + 20);
   out += "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n" + svg_axes(plot, f);
   for (std::size_t k = 0; k < plot.curves.size(); ++k) {
     const char* colour = colours[k % colours.size()];
     out += svg_curve(plot.curves[k], f, colour);
     const double y = top + height + 54 + static_cast<double>(k) * 16;
-    out += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"14\" height=\"4\" fill=\"{}\"/>\n<text x=\"{}\" y=\"{}\">{}</text>\n", left, y - 5,
-                       colour, left + 20, y, escaped(plot.curves[k].name));
+    out += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"14\" height=\"4\" fill=\"{}\"/>\n<text x=\"{}\" y=\"{}\">{}</text>\n", margin, y - 5,
+                       colour, margin + 20, y, escaped(plot.curves[k].name));
   }
   return out + "</svg>\n";
 }

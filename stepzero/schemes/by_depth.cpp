@@ -8,7 +8,6 @@ namespace stepzero {
 
 namespace {
 
-double depth(const Architecture& a) { return number_of(a.layers); }
 double own_depth(const Param& p) { return static_cast<double>(p.layer + 1); }  // of the layer itself, from 1
 double width(const Architecture& a) { return number_of(a.width); }
 
@@ -59,7 +58,7 @@ Distribution torchtitan_llama(const Architecture& a, const Param& p) {
 // std 0.02 with bounds of +-2: a hundred standard deviations.
 Distribution timm_vit(const Architecture&, const Param& p) { return with_plain_vectors(p, Distribution::truncated(0.02, 100)); }
 
-constexpr std::array table = std::to_array<Scheme>({
+constexpr std::array depth_table = std::to_array<Scheme>({
     {"gpt2-openai", "as gpt2, positions with half the std", "openai/gpt-2: wte 0.02, wpe 0.01; Radford et al. 2019, section 2.3",
      gpt2_openai},
     {"megatron", "N(0, s^2), outputs of both branches divided by sqrt(2 layers), in every family",
@@ -82,6 +81,6 @@ constexpr std::array table = std::to_array<Scheme>({
 
 }  // namespace
 
-std::span<const Scheme> depth_schemes() { return table; }
+std::span<const Scheme> depth_schemes() { return depth_table; }
 
 }  // namespace stepzero

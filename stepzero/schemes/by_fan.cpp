@@ -39,7 +39,7 @@ Distribution orthogonal(const Architecture& a, const Param& p) {
   return by_fan(a, p, Distribution::orthogonal(std::sqrt(2.0), p.rows(), p.cols()));
 }
 
-constexpr std::array table = std::to_array<Scheme>({
+constexpr std::array fan_table = std::to_array<Scheme>({
     {"xavier-normal", "N(0, 2/(fan_in + fan_out))", "Glorot and Bengio 2010", xavier_normal},
     {"xavier-uniform", "U(+-sqrt(6/(fan_in + fan_out)))", "Glorot and Bengio 2010", xavier_uniform},
     {"he", "N(0, 2/fan_in)", "He et al. 2015", he},
@@ -62,6 +62,6 @@ Distribution torch_default(const Architecture&, const Param& p) {
   return with_plain_vectors(p, is_embedding(p) ? Distribution::normal(1) : torch_linear(p));
 }
 
-std::span<const Scheme> fan_schemes() { return table; }
+std::span<const Scheme> fan_schemes() { return fan_table; }
 
 }  // namespace stepzero

@@ -8,7 +8,6 @@ namespace stepzero {
 
 namespace {
 
-double depth(const Architecture& a) { return number_of(a.layers); }
 
 // Value, output and feed-forward matrices: what DeepNet, Sub-LN and T-Fixup scale. Query and key only move the scores.
 bool carries_signal(const Param& p) { return p.role == Role::value || p.role == Role::attention_out || is_feed_forward(p); }
@@ -165,7 +164,7 @@ Distribution source_003_frobenius(const Architecture& a, const Param& p) {
   return source_003(a, p);
 }
 
-constexpr std::array table = std::to_array<Scheme>({
+constexpr std::array residual_table = std::to_array<Scheme>({
     {.name = "deepnet",
      .summary = "post-norm, x <- norm(a x + f(x)) with a = (2 layers)^(1/4); Xavier, times (8 layers)^(-1/4) in value, output and FFN",
      .source = "Wang et al. 2022, DeepNet: Scaling Transformers to 1,000 Layers; embeddings as in torchscale",
@@ -243,6 +242,6 @@ constexpr std::array table = std::to_array<Scheme>({
 
 }  // namespace
 
-std::span<const Scheme> residual_schemes() { return table; }
+std::span<const Scheme> residual_schemes() { return residual_table; }
 
 }  // namespace stepzero

@@ -46,7 +46,7 @@ Distribution mimetic(const Architecture& a, const Param& p) {
 
 void mimetic_adapt(Architecture& a) { a.position = a.position == PositionKind::learned ? PositionKind::sinusoidal : a.position; }
 
-constexpr std::array table = std::to_array<Scheme>({
+constexpr std::array structure_table = std::to_array<Scheme>({
     {.name = "identity-attention",
      .summary = "query, key, value and output (I + Z)/sqrt(2), Z of variance 1/fan_in; the rest N(0, s^2)",
      .source = "the source document 003: attention weights closer to the identity matrix",
@@ -62,6 +62,6 @@ constexpr std::array table = std::to_array<Scheme>({
 
 }  // namespace
 
-std::span<const Scheme> structure_schemes() { return table; }
+std::span<const Scheme> structure_schemes() { return structure_table; }
 
 }  // namespace stepzero

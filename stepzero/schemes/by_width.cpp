@@ -50,7 +50,7 @@ void u_mup_adapt(Architecture& a) {
 
 Distribution u_mup(const Architecture&, const Param& p) { return with_plain_vectors(p, Distribution::normal(1)); }
 
-constexpr std::array table = std::to_array<Scheme>({
+constexpr std::array width_table = std::to_array<Scheme>({
     {.name = "mup",
      .summary = "hidden N(0, s^2/m), outputs of both branches s^2/(2 m layers), m = width / base_width; scores / head_dim, logits / m",
      .source = "Yang et al. 2022, Tensor Programs V; as in EleutherAI/nanoGPT-mup",
@@ -70,6 +70,6 @@ constexpr std::array table = std::to_array<Scheme>({
 
 }  // namespace
 
-std::span<const Scheme> width_schemes() { return table; }
+std::span<const Scheme> width_schemes() { return width_table; }
 
 }  // namespace stepzero

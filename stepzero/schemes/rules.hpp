@@ -21,6 +21,7 @@ inline Distribution with_plain_vectors(const Param& p, Distribution matrix) {
 }
 
 inline double number_of(Index n) { return static_cast<double>(n); }
+inline double depth(const Architecture& a) { return number_of(a.layers); }
 inline double fans(const Param& p) { return number_of(p.fan_in + p.fan_out); }
 inline double xavier_std(const Param& p) { return std::sqrt(2 / fans(p)); }
 

@@ -20,7 +20,7 @@ using Kind = TensorDifference::Kind;
 using Stored = Encoding::Kind;
 using Read = std::function<Expected<void>(std::uint64_t first, std::span<float> out)>;
 
-constexpr std::uint64_t kPiece = 1 << 16;
+constexpr std::uint64_t kCompared = 1 << 16;
 
 double deviation(const Running& r) { return r.count > 1 ? std::sqrt(r.deviations / r.count) : 0; }
 
@@ -46,10 +46,10 @@ double in_errors(double a, double b, double error) {
 }
 
 Expected<void> compare_numbers(const Pair& pair, TensorDifference& d) {
-  std::vector<float> left(kPiece), right(kPiece);
+  std::vector<float> left(kCompared), right(kCompared);
   Running x, y;
-  for (std::uint64_t first = 0; first < d.elements; first += kPiece) {
-    const std::size_t n = std::min(kPiece, d.elements - first);
+  for (std::uint64_t first = 0; first < d.elements; first += kCompared) {
+    const std::size_t n = std::min(kCompared, d.elements - first);
     if (auto done = pair.left(first, std::span(left).first(n)); !done) return done;
     if (auto done = pair.right(first, std::span(right).first(n)); !done) return done;
     for (std::size_t i = 0; i < n; ++i) {

@@ -15,7 +15,7 @@ using testing::Program;
 using testing::Scratch;
 using Args = std::vector<std::string>;
 
-const Args kTiny = {"gpt2", "--set", "layers=1", "--set", "width=32", "--set", "heads=4", "--set", "vocab=97", "--set", "positions=16"};
+const Args kSmall = {"gpt2", "--set", "layers=1", "--set", "width=32", "--set", "heads=4", "--set", "vocab=97", "--set", "positions=16"};
 
 class Init : public ::testing::Test {
  protected:
@@ -30,7 +30,7 @@ class Init : public ::testing::Test {
   }
   Args tiny(const std::string& path, const Args& more = {}) const {
     Args args = {"init"};
-    args.insert(args.end(), kTiny.begin(), kTiny.end());
+    args.insert(args.end(), kSmall.begin(), kSmall.end());
     args.insert(args.end(), {"-o", path});
     args.insert(args.end(), more.begin(), more.end());
     return args;
@@ -134,7 +134,7 @@ TEST_F(Init, DiffSaysWhat) {
   EXPECT_THAT(out_, HasSubstr("shape [32, 128] and [32, 64]"));
   EXPECT_THAT(out_, HasSubstr("transformer.wte.weight  only on the left: F32 [97, 32]"));
   Args other = {"diff", path("a.safetensors")};
-  other.insert(other.end(), kTiny.begin(), kTiny.end());
+  other.insert(other.end(), kSmall.begin(), kSmall.end());
   other.insert(other.end(), {"--scheme", "he"});
   EXPECT_EQ(run(other), 1) << err_;
   EXPECT_THAT(out_, HasSubstr("another law"));

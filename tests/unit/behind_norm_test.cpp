@@ -19,7 +19,7 @@
 namespace stepzero {
 namespace {
 
-constexpr Index n = 1024;
+constexpr Index kWidth = 1024;
 constexpr Index draws = 2000;
 constexpr double square = 1.5, drift = 0.01;  // of a token: its mean square, and how that varies over draws
 // The rules are of first order in 1/n and drift. What they take off here is up to 4 %.
@@ -124,19 +124,19 @@ TEST(BehindNorm, Multiply) {
 }
 
 template <class Phi>
-class ElementwiseBehindNorm : public testing::Test {};
-using Functions = testing::Types<Relu, GeluTanh, Tanh, Sigmoid, ReluSquared>;
+class ElementwiseBehindNorm : public ::testing::Test {};
+using Functions = ::testing::Types<Relu, GeluTanh, Tanh, Sigmoid, ReluSquared>;
 TYPED_TEST_SUITE(ElementwiseBehindNorm, Functions);
 
 TYPED_TEST(ElementwiseBehindNorm, KnowsTheSize) {
   const auto value = [](double u) { return TypeParam::value(u); };
   const auto slope = [](double u) { return TypeParam::slope(u); };
-  const Moment m = wire(n, drift);
+  const Moment m = wire(kWidth, drift);
   const Batch batch;
-  const Elementwise<TypeParam> op{.width = n};
+  const Elementwise<TypeParam> op{.width = kWidth};
   const std::array<const Moment*, 1> x = {&m};
   Moment y = op.push({batch, x, {}});
-  y.width = n;
+  y.width = kWidth;
   const Adjoint plain{.G = one(1)};
   const Pulled rule = op.pull({batch, x, {}, y, behind_norm()}), free = op.pull({batch, x, {}, y, plain});
   Gain to_x;
@@ -144,7 +144,7 @@ TYPED_TEST(ElementwiseBehindNorm, KnowsTheSize) {
   constexpr double h = 0.05;  // by as much the logarithm of |x|^2 is moved to either side
   for (Index i = 0; i < draws; ++i) {
     const double z = size_of(i);
-    const Token u = token("x", i, n, drift, z);
+    const Token u = token("x", i, kWidth, drift, z);
     const Token f = each(u, value), j = each(u, slope);
     to_x.add(j, f);
     const Token radial = each(u, [&](double a) { return slope(a) * a; });  // <J d, x> = <d, J x>
@@ -157,33 +157,33 @@ TYPED_TEST(ElementwiseBehindNorm, KnowsTheSize) {
     }
   }
   to_x.expect(rule.dx[0].G(0, 0) / free.dx[0].G(0, 0), TypeParam::name);
-  const double share = static_cast<double>(n) * along.mean / to_x.behind();
+  const double share = static_cast<double>(kWidth) * along.mean / to_x.behind();
   EXPECT_NEAR(share, rule.dx[0].along, 0.008);
   EXPECT_NEAR(-std::log(larger.mean / smaller.mean) / (2 * h), rule.dx[0].damp, 0.008);
 }
 
 TEST(BehindNorm, Linear) {
   constexpr Index out = 32, few = 1000;
-  const Moment m = wire(n, drift);
+  const Moment m = wire(kWidth, drift);
   const Batch batch;
-  const Linear op{.in = n, .out = out};
+  const Linear op{.in = kWidth, .out = out};
   const std::array<const Moment*, 1> x = {&m};
-  const std::array<Law, 1> theta = {Law{0, 1.0 / n}};
+  const std::array<Law, 1> theta = {Law{0, 1.0 / kWidth}};
   const Moment y = op.push({batch, x, theta});
   const Adjoint plain{.G = one(1)};
   const Pulled rule = op.pull({batch, x, theta, y, behind_norm()}), free = op.pull({batch, x, theta, y, plain});
   Gain to_x, to_weight;
   for (Index i = 0; i < few; ++i) {
-    const Token u = token("x", i, n, drift, size_of(i));
-    const Tensor<float> W = node_normals(9, "W", i, out, n);
-    Token w(out), back(n, 0.0);
+    const Token u = token("x", i, kWidth, drift, size_of(i));
+    const Tensor<float> W = node_normals(9, "W", i, out, kWidth);
+    Token w(out), back(kWidth, 0.0);
     double all = 0;
     for (Index r = 0; r < out; ++r) {
-      for (Index c = 0; c < n; ++c)
+      for (Index c = 0; c < kWidth; ++c)
         w[r] += static_cast<double>(W(r, c)) * u[c], all += static_cast<double>(W(r, c)) * static_cast<double>(W(r, c));
     }
     for (Index r = 0; r < out; ++r) {
-      for (Index c = 0; c < n; ++c) back[c] += static_cast<double>(W(r, c)) * w[r];
+      for (Index c = 0; c < kWidth; ++c) back[c] += static_cast<double>(W(r, c)) * w[r];
     }
     const double size = dot(w, w), gradient = static_cast<double>(out - 1) / size;
     to_x.add((all - dot(back, back) / size) / size, gradient, all / out);

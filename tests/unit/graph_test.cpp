@@ -292,7 +292,7 @@ Slope slope_along(Pass<double>& pass, int param, const std::vector<double>& grad
   return s;
 }
 
-constexpr double bound = 1e-6;
+constexpr double kBound = 1e-6;
 
 void check_gradients(const Kind& kind) {
   const Graph graph = build_graph(kind.build());
@@ -303,7 +303,7 @@ void check_gradients(const Kind& kind) {
   for (std::size_t i = 0; i < g.size(); ++i) {
     ASSERT_EQ(static_cast<Index>(g[i].size()), graph.params[i].size()) << kind.name() << ": no gradient of " << graph.params[i].name;
     const Slope s = slope_along(pass, static_cast<int>(i), g[i], 2);
-    EXPECT_TRUE(s.error() <= bound) << fmt::format(
+    EXPECT_TRUE(s.error() <= kBound) << fmt::format(
         "{}\n  {:<44} backward {:+.12e}  differences {:+.12e}  error {:.1e}\n"
         "run again: stepzero_tests --gtest_filter='PassTest.*'",
         kind.name(), graph.params[i].name, s.up, s.differences, s.error());
@@ -333,7 +333,7 @@ TEST_F(PassTest, DifferencesSeeASmallMistake) {
   auto g = gradients(pass, graph);
   for (std::size_t i = 0; i < g.size(); ++i) {
     for (double& x : g[i]) x *= 1 + 1e-4;
-    EXPECT_FALSE(slope_along(pass, static_cast<int>(i), g[i], 2).error() <= bound) << graph.params[i].name;
+    EXPECT_FALSE(slope_along(pass, static_cast<int>(i), g[i], 2).error() <= kBound) << graph.params[i].name;
   }
 }
 

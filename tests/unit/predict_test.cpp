@@ -313,9 +313,12 @@ TEST(Predict, EqualTokensHaveNumbers) {
       EXPECT_TRUE(std::isfinite(*s.gradient_norm.predicted)) << rotary << " " << scheme;
       for (const NodeSignal& n : s.nodes) {
         // RoPE alone tells equal tokens apart
-        if (n.forward.token_cosine.predicted && !n.name.ends_with("_rot"))
+        if (n.forward.token_cosine.predicted && !n.name.ends_with("_rot")) {
           EXPECT_NEAR(*n.forward.token_cosine.predicted, 1, 1e-3) << n.name;
-        if (n.backward.second_moment.predicted) EXPECT_TRUE(std::isfinite(*n.backward.second_moment.predicted)) << n.name;
+        }
+        if (n.backward.second_moment.predicted) {
+          EXPECT_TRUE(std::isfinite(*n.backward.second_moment.predicted)) << n.name;
+        }
       }
     }
   }
@@ -329,7 +332,9 @@ TEST(Predict, WhatRoundingLeavesHasNoDirection) {
     const auto& found = n.backward.token_cosine.predicted;
     if (!found) continue;
     EXPECT_LE(std::abs(*found), 1 + 1e-9) << n.name;
-    if (n.name.ends_with("attn.q")) EXPECT_NEAR(*found, 0, 1e-6) << n.name;
+    if (n.name.ends_with("attn.q")) {
+      EXPECT_NEAR(*found, 0, 1e-6) << n.name;
+    }
   }
 }
 
