@@ -27,9 +27,6 @@ std::vector<GemmRecord>* log_of_products = nullptr;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// oneDNN splits the inner dimension of some small products over the threads, and the bits then depend on how many there are.
-bool small(View<float> c, Index inner) { return c.rows < 8 || c.size() * inner < (Index{1} << 20); }
-
 CBLAS_TRANSPOSE cblas_trans(Trans t) { return t == Trans::no ? CblasNoTrans : CblasTrans; }
 char dnnl_trans(Trans t) { return t == Trans::no ? 'N' : 'T'; }
 
@@ -40,14 +37,29 @@ void multiply(Trans ta, Trans tb, float alpha, View<const float> a, View<const f
   STEPZERO_CHECK(status == dnnl_success);
 }
 
-// Columns in pieces of fixed size, each in one thread.
+// The longer side in pieces, each in one thread. How many depends on the shape alone, and so do the bits: oneDNN by itself splits the
+// inner dimension of some products over the threads. It also takes up to twice as long for a few rows times a transposed matrix.
 void multiply_in_pieces(Trans ta, Trans tb, float alpha, View<const float> a, View<const float> b, float beta, View<float> c) {
-  constexpr Index piece = 512;
-  parallel_ranges(c.cols, piece, [&](Index begin, Index end) {
+  constexpr Index most = 768, unit = 16, little = Index{1} << 20;
+  const bool by_rows = c.rows > c.cols;
+  const Index side = by_rows ? c.rows : c.cols, inner = ta == Trans::no ? a.cols : a.rows;
+  const Index pieces = c.size() * inner < little ? 1 : 2 * ((side + 2 * most - 1) / (2 * most));  // even: most machines have as many cores
+  const Index piece = ((side + pieces - 1) / pieces + unit - 1) / unit * unit;
+  parallel_ranges(side, piece, [&](Index begin, Index end) {
     const Alone alone;
     const Index n = end - begin;
-    multiply(ta, tb, alpha, a, tb == Trans::no ? b.columns(begin, n) : b.slice(begin, n), beta, c.columns(begin, n));
+    if (by_rows) {
+      multiply(ta, tb, alpha, ta == Trans::no ? a.slice(begin, n) : a.columns(begin, n), b, beta, c.slice(begin, n));
+    } else {
+      multiply(ta, tb, alpha, a, tb == Trans::no ? b.columns(begin, n) : b.slice(begin, n), beta, c.columns(begin, n));
+    }
   });
+}
+
+// Large gradients of weights are better left to oneDNN, which splits them over their entries; short vectors see where it does.
+bool splits_well(Trans ta, View<float> c) {
+  static const bool wide = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+  return wide && ta == Trans::yes && c.size() >= (Index{1} << 16);
 }
 
 }  // namespace
@@ -58,10 +70,9 @@ template <>
 void gemm(Trans ta, Trans tb, float alpha, View<const float> a, View<const float> b, float beta, View<float> c) {
   if (trivial(a, c, ta, beta)) return;
   const Index inner = ta == Trans::no ? a.cols : a.rows;
-  if (small(c, inner)) return multiply_in_pieces(ta, tb, alpha, a, b, beta, c);
   const bool logged = log_of_products != nullptr && !in_parallel();
   const double start = logged ? now() : 0;
-  multiply(ta, tb, alpha, a, b, beta, c);
+  (splits_well(ta, c) ? multiply : multiply_in_pieces)(ta, tb, alpha, a, b, beta, c);
   if (logged) log_of_products->push_back({ta, tb, c.rows, c.cols, inner, now() - start});
 }
 

@@ -35,6 +35,12 @@ inline Batch example_batch() {
   return batch;
 }
 
+// Every switch of a router turned.
+inline Routing every_switch(Index chosen) {
+  return {
+      .experts = 8, .chosen = chosen, .sigmoid = true, .factor = 2.5, .groups = 4, .kept_groups = 2, .group_best = 2, .corrected = true};
+}
+
 template <class... Ops>
 void add_elementwise(std::vector<Example>& list, const std::variant<Ops...>*) {
   const auto add = [&]<class T>(const T*) {
@@ -101,19 +107,7 @@ inline std::vector<Example> examples() {
                .routing = {.experts = 6, .chosen = 2, .normalise = false, .factor = 1.5, .groups = 3, .kept_groups = 2},
                .act = Elementwise<GeluErf>{.width = 6}},
        {3, 6}},
-      {"experts-corrected",
-       Experts{.width = 5,
-               .ffn = 3,
-               .routing = {.experts = 8,
-                           .chosen = 3,
-                           .sigmoid = true,
-                           .factor = 2.5,
-                           .groups = 4,
-                           .kept_groups = 2,
-                           .group_best = 2,
-                           .corrected = true},
-               .act = Elementwise<Silu>{.width = 3}},
-       {5, 8}},
+      {"experts-corrected", Experts{.width = 5, .ffn = 3, .routing = every_switch(3), .act = Elementwise<Silu>{.width = 3}}, {5, 8}},
       {"pixels", Pixels{.side = 5, .colours = 2}, {}},
       {"conv", Conv{.window = {.side = 4, .size = 2}, .in = 3, .out = 5}, {3}},
       {"conv-groups", Conv{.window = {.side = 5, .size = 3, .stride = 2, .padding = 1}, .in = 4, .out = 6, .bias = true, .groups = 2}, {4}},

@@ -22,6 +22,15 @@ struct Case {
 
 // Every op, at a width n that can double.
 inline std::vector<Case> cases(Index n) {
+  const auto attention = [n](double scale) {
+    return Attention{.heads = 2, .kv_heads = 2, .key_dim = n, .value_dim = n, .scale = scale / std::sqrt(static_cast<double>(n))};
+  };
+  Attention both = attention(0.2), relative = attention(1), cross = attention(1);
+  both.heads = 4;
+  both.causal = relative.causal = cross.causal = false;
+  relative.buckets = 6;
+  relative.farthest = 4;
+  cross.cross = true;
   std::vector<Case> list = {
       {"tokens", TokenEmbedding{.vocab = 11, .width = n}, {}},
       {"tokens-encoder", TokenEmbedding{.vocab = 11, .width = n, .encoder = true}, {}},
@@ -40,45 +49,11 @@ inline std::vector<Case> cases(Index n) {
       {"multiply", Multiply{.width = n}, {n, n}, 1, 4},
       {"rotary", Rotary{.heads = 2, .head_dim = n, .turned = n / 2, .base = 100}, {2 * n}},
       {"rotary-stretched", Rotary{.heads = 2, .head_dim = n, .turned = n / 2, .base = 100, .stretch = 1.3}, {2 * n}},
-      {"attention",
-       Attention{.heads = 2, .kv_heads = 2, .key_dim = n, .value_dim = n, .scale = 0.2 / std::sqrt(static_cast<double>(n))},
-       {2 * n, 2 * n, 2 * n},
-       1,
-       6},
-      {"attention-both",
-       Attention{
-           .heads = 4, .kv_heads = 2, .key_dim = n, .value_dim = n, .scale = 0.2 / std::sqrt(static_cast<double>(n)), .causal = false},
-       {4 * n, 2 * n, 2 * n},
-       1,
-       6},
-      {"attention-hot",
-       Attention{.heads = 2, .kv_heads = 2, .key_dim = n, .value_dim = n, .scale = 2 / std::sqrt(static_cast<double>(n))},
-       {2 * n, 2 * n, 2 * n},
-       1,
-       12},
-      {"attention-relative",
-       Attention{.heads = 2,
-                 .kv_heads = 2,
-                 .key_dim = n,
-                 .value_dim = n,
-                 .scale = 1 / std::sqrt(static_cast<double>(n)),
-                 .causal = false,
-                 .buckets = 6,
-                 .farthest = 4},
-       {2 * n, 2 * n, 2 * n},
-       1,
-       4},
-      {"attention-cross",
-       Attention{.heads = 2,
-                 .kv_heads = 2,
-                 .key_dim = n,
-                 .value_dim = n,
-                 .scale = 1 / std::sqrt(static_cast<double>(n)),
-                 .causal = false,
-                 .cross = true},
-       {2 * n, 2 * n, 2 * n},
-       1,
-       4},
+      {"attention", attention(0.2), {2 * n, 2 * n, 2 * n}, 1, 6},
+      {"attention-both", both, {4 * n, 2 * n, 2 * n}, 1, 6},
+      {"attention-hot", attention(2), {2 * n, 2 * n, 2 * n}, 1, 12},
+      {"attention-relative", relative, {2 * n, 2 * n, 2 * n}, 1, 4},
+      {"attention-cross", cross, {2 * n, 2 * n, 2 * n}, 1, 4},
       {"dropout", Dropout{.width = n, .p = 0.3, .node = 2}, {n}},
       {"residual", Residual{.width = n, .skip_scale = 1.7, .branch_scale = 0.3}, {n, n}},
       {"scale", Scale{.width = n, .factor = 2.5}, {n}},
@@ -95,17 +70,7 @@ inline std::vector<Case> cases(Index n) {
        4,
        true},
       {"experts-corrected",
-       Experts{.width = 2 * n,
-               .ffn = n / 2,
-               .routing = {.experts = 8,
-                           .chosen = 2,
-                           .sigmoid = true,
-                           .factor = 2.5,
-                           .groups = 4,
-                           .kept_groups = 2,
-                           .group_best = 2,
-                           .corrected = true},
-               .act = Elementwise<Silu>{.width = n / 2}},
+       Experts{.width = 2 * n, .ffn = n / 2, .routing = every_switch(2), .act = Elementwise<Silu>{.width = n / 2}},
        {2 * n, 8},
        1,
        4,

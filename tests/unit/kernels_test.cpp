@@ -3,6 +3,7 @@
 #include <cfloat>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <random>
@@ -13,9 +14,11 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
+#include "stepzero/core/parallel.hpp"
 #include "stepzero/kernels/gemm.hpp"
 #include "stepzero/kernels/rows.hpp"
 #include "stepzero/kernels/vector_math.hpp"
+#include "stepzero/ops/attention_draw.hpp"
 
 namespace stepzero {
 namespace {
@@ -443,6 +446,35 @@ TEST(Kernels, GemmOfNothingTouchesNothing) {
   for (Index r = 0; r < 3; ++r) {
     for (Index col = 0; col < 5; ++col) EXPECT_EQ(c.view(r, col), guard);
   }
+}
+
+// Libraries split the inner dimension of some of these over the threads.
+TEST(Kernels, GemmHasTheSameBitsForAnyNumberOfThreads) {
+  const int before = threads();
+  for (const Trans ta : {Trans::no, Trans::yes}) {
+    for (const Trans tb : {Trans::no, Trans::yes}) {
+      for (const auto& [m, n, k] : {std::array<Index, 3>{8, 64, 3072},
+                                    {16, 97, 682},
+                                    {31, 48, 1024},
+                                    {48, 48, 4096},
+                                    {256, 256, 300},
+                                    {300, 900, 64},
+                                    {900, 300, 64}}) {
+        const Tensor<float> a = node_normals(1, "a", 0, ta == Trans::no ? m : k, ta == Trans::no ? k : m);
+        const Tensor<float> b = node_normals(1, "b", 0, tb == Trans::no ? k : n, tb == Trans::no ? n : k);
+        Tensor<float> first(m, n), c(m, n);
+        set_threads(1);
+        gemm(ta, tb, 1.0F, a.view(), b.view(), 0.0F, first.view());
+        for (const int count : {2, 3, 5}) {
+          set_threads(count);
+          gemm(ta, tb, 1.0F, a.view(), b.view(), 0.0F, c.view());
+          EXPECT_EQ(std::memcmp(first.data(), c.data(), static_cast<std::size_t>(c.size()) * sizeof(float)), 0)
+              << name({m, n, k, ta, tb, 1, 0}) << " threads " << count;
+        }
+      }
+    }
+  }
+  set_threads(before);
 }
 
 }  // namespace
