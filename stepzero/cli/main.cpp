@@ -61,13 +61,15 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, const std::ve
 // Threads that spin at a barrier ruin everything on a busy machine (a pass was seen to take ten times as long). libgomp
 // reads how long to spin before main runs, so the verbs that compute for long start once more with less.
 void spin_less(const std::vector<std::string>& words, char** argv) {
-  constexpr auto long_verbs = std::to_array<std::string_view>({"measure", "compare", "report", "claims", "audit"});
+  constexpr auto long_verbs = std::to_array<std::string_view>({"predict", "measure", "compare", "report", "claims", "audit"});
   const bool long_verb = !words.empty() && std::ranges::find(long_verbs, words.front()) != long_verbs.end();
   if (!long_verb || std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
   if (setenv("GOMP_SPINCOUNT", "10000", 0) == 0) (void)execv("/proc/self/exe", argv);  // where that fails, go on as we are
 }
 
 int run(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  spin_less(words, argv);
   CLI::App app("stepzero: what a transformer will do before its first training step", "stepzero");
   app.set_version_flag("--version", "stepzero " STEPZERO_VERSION);
   app.require_subcommand(1);
@@ -75,7 +77,6 @@ int run(int argc, char** argv) {
       "MODEL is a preset (stepzero models), a Hugging Face config.json, or a directory that holds one.\n\nExamples:\n  stepzero predict "
       "llama-3-8b\n  stepzero report gpt2 --measure --seeds 4 -o report.html\n");
   int exit_code = cli::Exit::fine;
-  const std::vector<std::string> words(argv + 1, argv + argc);
   cli::declare_predict(app, exit_code);
   cli::declare_measure(app, exit_code);
   cli::declare_compare(app, exit_code);
@@ -88,7 +89,6 @@ int run(int argc, char** argv) {
   cli::declare_lists(app, exit_code);
   cli::declare_shell(app, exit_code);
   if (words.empty()) return cli::print(app.help());
-  spin_less(words, argv);
   const auto shared = cli::shares(words.front());
   if (!shared) return cli::complain(shared.error());
   if (!*shared && !cli::speaks()) return cli::Exit::fine;  // the first does it alone

@@ -24,7 +24,7 @@ bool series_serves(const Attention& op, const Moment& q, const Moment& k) {
 Moment Attention::push(const PushDoor& p) const {
   const Moment &q = *p.x[0], &k = *p.x[1], &v = *p.x[2];
   Moment y = series_serves(*this, q, k) ? push_series(*this, p.batch, q, k, v) : push_sampled(*this, p);
-  y.noise = v.noise;
+  y.noise += v.noise;
   y.jitter = v.jitter;
   y.jitter.resize(std::max(v.jitter.size(), y.fresh.size()), 0.0);
   for (std::size_t t = 0; t < y.fresh.size(); ++t) y.jitter[t] += y.fresh[t];

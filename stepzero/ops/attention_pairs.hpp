@@ -1,5 +1,6 @@
 #pragma once
 // How the kernel of one head differs from that of another, pair by pair.
+#include <algorithm>
 #include <cmath>
 
 #include "stepzero/core/kernel.hpp"
@@ -70,6 +71,43 @@ class Pairs {
 
  private:
   Matrix square_, crossed_, sizes_;  // sums over the heads of K_ts^2, K_ts K_tt, K_tt K_ss
+};
+
+// What heads have in common: the mean of their weights.
+class MeanWeights {
+ public:
+  // One head's, (T, L): of each token over its own sequence.
+  void add(const Tensor<float>& a) {
+    if (sum_.size() == 0) {
+      sum_ = Matrix(a.rows(), a.cols());
+      std::fill_n(sum_.data(), sum_.size(), 0.0);
+    }
+    stepzero::add(a, sum_);
+    ++count_;
+  }
+
+  // How alike what two heads make of one draw of the values is: entries of A E A' and B E B', for E like a sample covariance of
+  // kernel V, go together as the squares of the tokens' mean mix do to those of a single head's, K.
+  [[nodiscard]] double overlap(const Kernel& V, const Kernel& K) const {
+    const Index length = sum_.cols();
+    double alike = 0, whole = 0;
+    for (Index t = 0; t < sum_.rows(); ++t) {
+      const Index first = t / length * length;
+      const double* a = sum_.view().row(t);
+      double square = 0;
+      for (Index j = 0; j < length; ++j) {
+        if (a[j] != 0) square += a[j] * in_eight(0, length, [&](Index i) { return a[i] * V(first + j, first + i); });
+      }
+      square /= static_cast<double>(count_) * static_cast<double>(count_);
+      alike += square * square;
+      whole += K(t, t) * K(t, t);
+    }
+    return whole > 0 ? std::clamp(alike / whole, 0.0, 1.0) : 1;
+  }
+
+ private:
+  Matrix sum_;
+  Index count_ = 0;
 };
 
 }  // namespace stepzero

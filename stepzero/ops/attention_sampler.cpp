@@ -106,6 +106,7 @@ class Sampler {
       Tensor<float> K;
       AttentionSummary summary;
       double size, spread;  // of the kernel that was drawn
+      Tensor<float> a;      // the head's weights
     };
     std::vector<Slot> slots(static_cast<std::size_t>(together_));
     for (Slot& s : slots) s.K = Tensor<float>(tokens_, tokens_);
@@ -114,6 +115,7 @@ class Sampler {
     AttentionSummary sum;
     Pairs pairs(tokens_);
     Power<1> grows;
+    MeanWeights weights;
     const double apart =
         1 - 1 / static_cast<double>(op_.heads);  // heads differ in their mean score: it is in the variance over all of them
     Index heads = 0;
@@ -121,11 +123,13 @@ class Sampler {
     draw_until_sure(
         most_down_, together_,
         [&](Index i, Index slot) {
-          const Head h = head(i);
-          gram(mixed(h), slots[static_cast<std::size_t>(slot)].K);
-          slots[static_cast<std::size_t>(slot)].size = sum_squares(View<const float>(h.factor));
-          slots[static_cast<std::size_t>(slot)].spread = spread_of(h);
-          slots[static_cast<std::size_t>(slot)].summary = h.op.summary(batch_, View<const float>(h.keep.view()));
+          Slot& to = slots[static_cast<std::size_t>(slot)];
+          Head h = head(i);
+          gram(mixed(h), to.K);
+          to.size = sum_squares(View<const float>(h.factor));
+          to.spread = spread_of(h);
+          to.summary = h.op.summary(batch_, View<const float>(h.keep.view()));
+          to.a = std::move(h.a);
         },
         [&](Index n) {
           heads = n;
@@ -133,6 +137,7 @@ class Sampler {
             add(s.K, K);
             size += s.size;
             pairs.add(s.K);
+            if (op_.kv_heads < op_.heads) weights.add(s.a);
             grows.add(s.spread, {trace(s.K) / s.size});
             const double variance = s.summary.score_variance + apart * s.summary.mean_score * s.summary.mean_score;
             sum.score_variance += variance;
@@ -158,6 +163,11 @@ class Sampler {
     for (Index t = 0; t < tokens_; ++t) {
       const double noise = pairs.noise(K, share, t - batch_.position(t), t) - v_.shared_noise() - v_.jitter_at(t);
       out.fresh.push_back(std::max(noise, 0.0) / h);
+    }
+    // heads that share values look at others of them: the noise of the values' own channels is that of more channels
+    if (op_.kv_heads < op_.heads) {
+      const double alone = 1 - static_cast<double>(op_.kv_heads) / h;
+      out.noise = -(v_.noise - v_.shared_noise()) * alone * (1 - weights.overlap(v_.K, out.K));
     }
     out.thins = -grows(0);
     out.lone = std::max(lone / h, -0.5);

@@ -43,12 +43,11 @@ struct Multiply {
     const Moment &a = *p.x[0], &b = *p.x[1];
     const Correlation cosine(b.K);
     // a and b come from one input: its kernel's noise moves both the same way, which lifts the product of two tokens
-    const double shared = b.pair_noise();
     y.K = Kernel::from(tokens, [&](Index t, Index s) {
       const double product = a.K(t, s) * b.K(t, s);  // (4)
       if (t == s) return product;
       const double slope = std::sqrt(a.K(t, t) * a.K(s, s)) - a.mean_at(t) * a.mean_at(s);
-      const double apart = 1 - cosine(t, s) * cosine(t, s);
+      const double apart = 1 - cosine(t, s) * cosine(t, s), shared = b.shared_noise() + b.jitter_at(std::max(t, s));
       return product + slope * std::sqrt(b.K(t, t) * b.K(s, s)) * apart * apart * shared;
     });
     y.mean.resize(static_cast<std::size_t>(tokens));
@@ -58,10 +57,8 @@ struct Multiply {
     const double at_token = std::sqrt(a.token_drift) + std::sqrt(b.token_drift);
     y.token_drift = at_token * at_token;
     y.sampling = (1 + a.sampling) * (1 + b.sampling) - 1;
-    y.noise = std::max(a.noise, b.noise) + 1 / static_cast<double>(width);
-    y.take_jitter(b);
+    carry_pairs(a, b, y);
     y.thins = a.thins + b.thins;
-    y.swing = std::max(a.swing, b.swing);
     return y;
   }
 
@@ -80,6 +77,25 @@ struct Multiply {
   }
 
  private:
+  // A cosine is the product of two, and both are off by what the input's is: rho' = rho_a' rho_b + rho_a rho_b'. Noise counts in units
+  // of 1 - rho^2, swing in those of 1 - rho. Channels of a, of b and of the product add their own.
+  void carry_pairs(const Moment& a, const Moment& b, Moment& y) const {
+    const double ra = a.K.mean_cosine(), rb = b.K.mean_cosine(), ry = y.K.mean_cosine();
+    const bool alike = !(1 - ry > 1e-9);
+    const auto both = [&](double noise_a, double noise_b, double apart_a, double apart_b, double apart) {
+      const double off = std::abs(rb) * apart_a * std::sqrt(std::max(noise_a, 0.0)) + std::abs(ra) * apart_b * std::sqrt(std::max(noise_b, 0.0));
+      return alike ? std::max(noise_a, noise_b) : off * off / (apart * apart);
+    };
+    const auto pairs = [&](double noise_a, double noise_b) { return both(noise_a, noise_b, 1 - ra * ra, 1 - rb * rb, 1 - ry * ry); };
+    y.noise = pairs(a.shared_noise(), b.shared_noise()) + 2 / static_cast<double>(width);
+    for (std::size_t t = 0; t < b.jitter.size(); ++t) {
+      const auto at = static_cast<Index>(t);
+      y.jitter.push_back(pairs(a.jitter_at(at), b.jitter_at(at)));
+      y.fresh.push_back(pairs(a.fresh_at(at), b.fresh_at(at)));
+    }
+    y.swing = both(a.swing, b.swing, 1 - ra, 1 - rb, 1 - ry);
+  }
+
   template <class S>
   static void product(View<const S> a, View<const S> b, const Into<S>& into) {
     if (into.wanted()) hadamard(a, b, into.d, into.add);

@@ -104,18 +104,33 @@ class Walk {
     }
     return list;
   }
-  [[nodiscard]] Draws draws(std::size_t node) const {
+  [[nodiscard]] double effort() const {
     const double tokens = static_cast<double>(batch_.tokens());
     // a second or so on two cores, more for many tokens, and for few, whose heads tell more of one draw from another
-    const double all = 6e10 * std::clamp(tokens * tokens / (128 * 128), 1.0, 4.0) * std::clamp(128 / tokens, 1.0, 2.5);
-    return {node, all / static_cast<double>(std::max<std::size_t>(1, signal_.attention.size()))};
+    return 6e10 * std::clamp(tokens * tokens / (128 * 128), 1.0, 4.0) * std::clamp(128 / tokens, 1.0, 2.5);
+  }
+  [[nodiscard]] Draws draws(std::size_t node) const {
+    return {node, effort() / static_cast<double>(std::max<std::size_t>(1, signal_.attention.size()))};
+  }
+  // On the way down half of the effort goes by 1, 1/2, 1/3, ...: what the first heads are off by all layers behind them see.
+  [[nodiscard]] Draws draws_down(std::size_t node) const {
+    Draws out = draws(node);
+    if (!std::holds_alternative<Attention>(graph_.nodes[node].op)) return out;
+    double place = 0, before = 0, sum = 0;
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (!std::holds_alternative<Attention>(graph_.nodes[i].op)) continue;
+      if (i == node) place = before;
+      sum += 1 / ++before;
+    }
+    out.effort = out.effort / 2 + effort() / 2 / (sum * (place + 1));
+    return out;
   }
 
   void push(std::size_t i) {
     const Node& node = graph_.nodes[i];
     const auto x = inputs_of(node);
     const auto theta = laws_of(node);
-    moments_[i] = std::visit([&](const auto& op) { return op.push({batch_, x, theta, draws(i)}); }, node.op);
+    moments_[i] = std::visit([&](const auto& op) { return op.push({batch_, x, theta, draws_down(i)}); }, node.op);
     moments_[i].width = channels_of(node.op);
     if (!short_) moments_[i].keep = nullptr;
   }

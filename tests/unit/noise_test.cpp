@@ -7,6 +7,7 @@
 #include "stepzero/ops/attention.hpp"
 #include "stepzero/ops/attention_draw.hpp"
 #include "stepzero/ops/attention_pairs.hpp"
+#include "stepzero/ops/multiply.hpp"
 #include "stepzero/ops/norm.hpp"
 #include "stepzero/ops/residual.hpp"
 
@@ -126,6 +127,69 @@ TEST(Noise, GradientsGrowWhereTokensDifferMore) {
   // q and k go with the spread of the draw already, as squares and once: the mean gradient is larger where the two meet
   EXPECT_GT(stretched.dx[0].G.trace() / plain.dx[0].G.trace(), 1.005);
   EXPECT_GT(stretched.dx[0].G.trace() / plain.dx[0].G.trace(), stretched.dx[2].G.trace() / plain.dx[2].G.trace());
+}
+
+// Both factors of a product are made from one input: in one draw their cosines are off together, and so is the product of the two.
+TEST(Noise, OfAProductFromOneInput) {
+  constexpr Index n = 300;
+  constexpr double rho = 0.6;
+  Moment m;
+  m.K = Kernel::from(2, [](Index t, Index s) { return t == s ? 1 : rho; });
+  m.width = 1000000;
+  m.noise = 1.0 / n + 1e-6;
+  m.swing = 0.01;
+  const Batch batch = one_sequence(2);
+  const std::array<const Moment*, 2> both = {&m, &m};
+  const Moment y = Multiply{.width = 1000000}.push({batch, both, {}});
+  Running square;
+  for (Index i = 0; i < 20000; ++i) {
+    const Tensor<float> z = node_normals(4, "x", i, 2, n);
+    double uu = 0, uv = 0, vv = 0;
+    for (Index k = 0; k < n; ++k) {
+      const double u = static_cast<double>(z(0, k)), v = rho * u + std::sqrt(1 - rho * rho) * static_cast<double>(z(1, k));
+      uu += u * u;
+      uv += u * v;
+      vv += v * v;
+    }
+    square.add(uv * uv / (uu * vv));
+  }
+  const double apart = 1 - std::pow(rho, 4);
+  EXPECT_NEAR(square.variance() / (y.noise * apart * apart), 1, 0.04);
+  // d (1 - rho^2) / (1 - rho^2) = 2 rho / (1 + rho) of d (1 - rho) / (1 - rho)
+  const double z = y.K.mean_cosine();  // a little above rho^2: what both are off by together lifts the product
+  EXPECT_NEAR(y.swing / m.swing, std::pow(2 * rho * (1 - rho) / (1 - z), 2), 1e-9);
+  EXPECT_NEAR(z, rho * rho + std::pow(1 - rho * rho, 2) / n, 1e-6);
+}
+
+TEST(Noise, HeadsThatLookAtTheSameMakeTheSameOfTheirValues) {
+  constexpr Index tokens = 5, heads = 5;
+  const Kernel V = Kernel::from(tokens, [](Index t, Index s) { return t == s ? 1 : 0.2; });
+  MeanWeights same, apart;
+  Tensor<float> even(tokens, tokens);
+  std::fill_n(even.data(), even.size(), 1.0F / tokens);
+  for (Index h = 0; h < heads; ++h) {
+    same.add(even);
+    Tensor<float> one(tokens, tokens);
+    for (Index t = 0; t < tokens; ++t) {
+      for (Index j = 0; j < tokens; ++j) one(t, j) = j == (t + h) % tokens ? 1.0F : 0.0F;
+    }
+    apart.add(one);
+  }
+  const double mean = (1 + 0.2 * (tokens - 1)) / tokens;  // of what all values are together
+  EXPECT_NEAR(same.overlap(V, Kernel::from(tokens, [&](Index, Index) { return mean; })), 1, 1e-6);
+  EXPECT_NEAR(apart.overlap(V, V), mean * mean, 1e-6);
+
+  // and so fewer values for as many heads have less noise than their channels would
+  const Batch batch = one_sequence(6);
+  Moment m;
+  m.K = Kernel::from(6, [](Index t, Index s) { return t == s ? 4 : 1; });
+  m.noise = 1.0 / 16;
+  m.width = 16;
+  const Attention op{.heads = 4, .kv_heads = 2, .key_dim = 8, .value_dim = 8, .scale = 0.5};
+  const std::array<const Moment*, 3> x = {&m, &m, &m};
+  const Moment y = op.push({batch, x, {}, {.place = 3, .effort = 1e9}});
+  EXPECT_LT(y.noise, 0.95 / 16);
+  EXPECT_GT(y.noise, 0.5 / 16);
 }
 
 }  // namespace
