@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
   const Batch batch =
       make_batch({.source = "zipf", .length = number(2, 256), .sequences = number(1, 1), .vocab = a.vocab, .positions = a.positions})
           .value();
-  Pass<float> pass(graph, batch);
+  Pass<float> pass(graph, batch, {.head_rows = number(5, measured_head_rows)});
   draw_weights(pass, graph, a, *find_scheme("gpt2").value(), 0);
 
   // check, then time

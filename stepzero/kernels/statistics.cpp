@@ -14,10 +14,9 @@ constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 // What one block of rows of one sequence leaves behind.
 struct Part {
-  Moments moments;
-  double selves = 0;     // sum over rows of |unit|^2: 1 for each nonzero row, up to rounding
-  double resultant = 0;  // |sum of unit rows|^2, when the block is the whole sequence
-  bool defined = true;   // every row has a direction or is zero
+  MomentsTree tree;
+  double selves = 0;    // sum over rows of |unit|^2: 1 for each nonzero row, up to rounding
+  bool defined = true;  // every row has a direction or is zero
 };
 
 struct Row {
@@ -88,24 +87,19 @@ void add_directions(Panel<S>& panel, Index cols, double* total, const Statistics
   panel.size = 0;
 }
 
-// total: of x.cols, or null when no cosine is wanted.
+// The next rows of a block. total: of x.cols, or null when no cosine is wanted.
 template <class S>
-Part scan_block(View<const S> x, double* total, const StatisticsKernels<S>& kernels) {
-  Part part;
-  MomentsTree tree;
+void scan_rows(View<const S> x, double* total, Part& part, const StatisticsKernels<S>& kernels) {
   Panel<S> panel;
-  if (total != nullptr) std::fill_n(total, x.cols, 0.0);
   for (Index r = 0; r < x.rows; ++r) {
     const Row row = scan_row(x.row(r), x.cols, kernels);
-    tree.push(row.moments);
+    part.tree.push(row.moments);
     const bool zero = row.moments.zeros == static_cast<std::uint64_t>(x.cols);
     part.defined = part.defined && std::isfinite(row.squares) && (zero || row.squares > 0);
     if (total == nullptr || !part.defined) continue;
     take_row(panel, x.row(r), row.squares, x.cols, total, part);
     if (panel.size == panel.capacity || r + 1 == x.rows) add_directions(panel, x.cols, total, kernels);
   }
-  part.moments = tree.finish();
-  return part;
 }
 
 struct Plan {
@@ -148,24 +142,10 @@ Moments merge_parts(std::span<const Part> parts, Index blocks) {
   MomentsTree all;
   for (; !parts.empty(); parts = parts.subspan(static_cast<std::size_t>(blocks))) {
     MomentsTree sequence;
-    for (Index b = 0; b < blocks; ++b) sequence.push(parts[static_cast<std::size_t>(b)].moments);
+    for (Index b = 0; b < blocks; ++b) sequence.push(parts[static_cast<std::size_t>(b)].tree.finish());
     all.push(sequence.finish());
   }
   return all.finish();
-}
-
-// sum over s != t of <u_s, u_t> = |sum u|^2 - sum |u|^2, of the unit rows u of each sequence.
-double mean_cosine(const std::vector<Part>& parts, const double* totals, Index blocks, Index length, Index cols) {
-  double pairs = 0;
-  for (const Part& part : parts) {
-    if (!part.defined) return not_a_number;
-    pairs += part.resultant - part.selves;
-  }
-  const Index sequences = static_cast<Index>(parts.size()) / blocks;
-  if (blocks > 1) {
-    for (Index s = 0; s < sequences; ++s) pairs += resultant(totals + s * blocks * padded(cols), blocks, cols);
-  }
-  return pairs / (static_cast<double>(sequences * length) * static_cast<double>(length - 1));
 }
 
 double* scratch(Tensor<double>& memory, Index size) {
@@ -173,32 +153,113 @@ double* scratch(Tensor<double>& memory, Index size) {
   return memory.data();
 }
 
+// Kept from call to call: fresh pages for the totals of a vocabulary cost as much as the statistics.
+std::vector<Tensor<double>>& spare_totals() {
+  thread_local std::vector<Tensor<double>> spare;
+  return spare;
+}
+
+}  // namespace
+
+template <class S>
+struct SignalScan<S>::State {
+  StatisticsKernels<S> kernels;
+  bool paired;
+  Index sequences, length, cols;
+  Plan plan;
+  std::vector<Part> parts;
+  std::vector<double> resultants;  // |sum of unit rows|^2 of each sequence
+  Tensor<double> totals;           // of the blocks of the sequences under way
+  Index seen = 0;                  // rows
+
+  State(Index sequences_, Index length_, Index cols_, const StatisticsKernels<S>& kernels_)
+      : kernels(kernels_), paired(length_ > 1), sequences(sequences_), length(length_), cols(cols_) {
+    if (!paired) std::swap(sequences, length);  // the same tree over rows, in larger tasks
+    plan = make_plan(sequences, length);
+    parts.resize(static_cast<std::size_t>(sequences * plan.blocks));
+    resultants.resize(static_cast<std::size_t>(sequences));
+    if (spare_totals().empty()) return;
+    totals = std::move(spare_totals().back());
+    spare_totals().pop_back();
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { spare_totals().push_back(std::move(totals)); }
+
+  [[nodiscard]] Index block_of(Index row) const { return row / length * plan.blocks + row % length / plan.block; }
+  [[nodiscard]] Index row_of(Index block) const { return block / plan.blocks * length + block % plan.blocks * plan.block; }
+
+  void add(View<const S> x) {
+    const Index end = seen + x.rows, first = seen / length, whole = end / length;  // sequences: the first here, and those complete
+    STEPZERO_CHECK(x.cols == cols && x.rows > 0 && end <= sequences * length);
+    STEPZERO_CHECK(!paired || seen % length == 0 || (end - 1) / length == first);
+    STEPZERO_CHECK(!paired || seen % length % Panel<S>::capacity == 0);
+    const Index base = first * plan.blocks, from = block_of(seen), to = block_of(end - 1) + 1, pitch = padded(cols);
+    const bool lone = plan.blocks == 1 && seen % length == 0 && end % length == 0;  // a block is done as soon as it is read
+    double* held = paired && !lone ? scratch(totals, std::max(plan.blocks, to - base) * pitch) : nullptr;
+    parallel_ranges(to - from, plan.grain, [&](Index begin, Index stop) {
+      thread_local Tensor<double> own;
+      for (Index p = from + begin; p < from + stop; ++p) {
+        const Index top = std::max(row_of(p), seen), bottom = std::min(p + 1 < std::ssize(parts) ? row_of(p + 1) : end, end);
+        double* total = held != nullptr ? held + (p - base) * pitch : paired ? scratch(own, cols) : nullptr;
+        if (total != nullptr && top == row_of(p)) std::fill_n(total, cols, 0.0);
+        scan_rows(x.slice(top - seen, bottom - top), total, parts[static_cast<std::size_t>(p)], kernels);
+        if (paired && lone) resultants[static_cast<std::size_t>(p)] = resultant(total, 1, cols);
+      }
+    });
+    for (Index s = first; held != nullptr && s < whole; ++s) {
+      resultants[static_cast<std::size_t>(s)] = resultant(held + (s - first) * plan.blocks * pitch, plan.blocks, cols);
+    }
+    seen = end;
+  }
+
+  // sum over s != t of <u_s, u_t> = |sum u|^2 - sum |u|^2, of the unit rows u of each sequence.
+  [[nodiscard]] double mean_cosine() const {
+    double pairs = 0;
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+      if (!parts[p].defined) return not_a_number;
+      pairs += (plan.blocks == 1 ? resultants[p] : 0.0) - parts[p].selves;
+    }
+    for (const double r : resultants) pairs += plan.blocks > 1 ? r : 0.0;
+    return pairs / (static_cast<double>(sequences * length) * static_cast<double>(length - 1));
+  }
+
+  [[nodiscard]] SignalStats finish() const {
+    STEPZERO_CHECK(seen == sequences * length);
+    return {merge_parts(parts, plan.blocks), paired ? mean_cosine() : not_a_number};
+  }
+};
+
+template <class S>
+SignalScan<S>::SignalScan(Index sequences, Index length, Index cols)
+    : state_(std::make_unique<State>(sequences, length, cols, best_kernels<S>())) {}
+template <class S>
+SignalScan<S>::~SignalScan() = default;
+template <class S>
+void SignalScan<S>::add(View<const S> rows) {
+  state_->add(rows);
+}
+template <class S>
+bool SignalScan<S>::complete() const {
+  return state_->seen == state_->sequences * state_->length;
+}
+template <class S>
+SignalStats SignalScan<S>::finish() const {
+  return state_->finish();
+}
+
+template class SignalScan<float>;
+template class SignalScan<double>;
+
+namespace {
+
 template <class S>
 SignalStats stats_with(View<const S> x, Index sequences, Index length, const StatisticsKernels<S>& kernels) {
   STEPZERO_CHECK(sequences * length == x.rows);
   if (x.rows <= 0 || x.cols <= 0) return {};
-  const bool paired = length > 1;
-  if (!paired) std::swap(sequences, length);  // the same tree over rows, in larger tasks
-  const Plan plan = make_plan(sequences, length);
-  const Index count = sequences * plan.blocks;
-  const Index pitch = padded(x.cols);
-  std::vector<Part> parts(static_cast<std::size_t>(count));
-  // Kept from call to call: fresh pages for the totals of a vocabulary cost as much as the statistics.
-  thread_local Tensor<double> kept;
-  double* totals = paired && plan.blocks > 1 ? scratch(kept, count * pitch) : nullptr;
-  parallel_ranges(count, plan.grain, [&](Index begin, Index end) {
-    thread_local Tensor<double> own;
-    for (Index p = begin; p < end; ++p) {
-      const Index first = p % plan.blocks * plan.block;
-      const View<const S> rows = x.slice(p / plan.blocks * length + first, std::min(plan.block, length - first));
-      double* total = totals != nullptr ? totals + p * pitch : paired ? scratch(own, x.cols) : nullptr;
-      Part& part = parts[static_cast<std::size_t>(p)];
-      part = scan_block(rows, total, kernels);
-      if (paired && totals == nullptr) part.resultant = resultant(total, 1, x.cols);
-    }
-  });
-  const Moments all = merge_parts(parts, plan.blocks);
-  return {all, paired ? mean_cosine(parts, totals, plan.blocks, length, x.cols) : not_a_number};
+  typename SignalScan<S>::State scan(sequences, length, x.cols, kernels);
+  scan.add(x);
+  return scan.finish();
 }
 
 template <class S>

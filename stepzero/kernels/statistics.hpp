@@ -4,6 +4,8 @@
 // The bits depend on the numbers and the shape alone: not on threads, not on the SIMD level (core/moments.hpp says how).
 // Accuracy of Moments and sum_squares: as there, double all along. Of token_cosine: unit rows are rounded to S, added
 // four at a time in S and then in double; for float the error is below 4e-7 * (|cosine| + 1/length).
+#include <memory>
+
 #include "stepzero/core/moments.hpp"
 
 namespace stepzero {
@@ -19,6 +21,26 @@ struct SignalStats {
 // With one sequence, moments are bit for bit those of moments(x).
 template <class S>
 SignalStats signal_stats(View<const S> x, Index sequences, Index length);
+
+// The same, to the bit, of a signal that comes in pieces: the rows in their order, several sequences whole or a part of one that
+// begins at a multiple of 8 (of sequences of one token anything).
+template <class S>
+class SignalScan {
+ public:
+  SignalScan(Index sequences, Index length, Index cols);
+  ~SignalScan();
+  SignalScan(const SignalScan&) = delete;
+  SignalScan& operator=(const SignalScan&) = delete;
+
+  void add(View<const S> rows);
+  [[nodiscard]] bool complete() const;
+  [[nodiscard]] SignalStats finish() const;  // once complete
+
+  struct State;
+
+ private:
+  std::unique_ptr<State> state_;
+};
 
 // Sum of squares in double; NaN or Inf in x come out as NaN or Inf.
 template <class S>

@@ -35,7 +35,7 @@ struct CrossEntropy {
       const S top = max_row(x, vocab);
       const S z = top + log(exp_sum_row(x, top, vocab));  // (1)
       p.keep(t, 0) = z;
-      const Index target = p.batch.targets[t];
+      const Index target = p.batch.targets[p.first + t];
       p.y(t, 0) = target < 0 ? S(0) : (z - x[target]) * share;  // (2)
     });
   }
@@ -45,7 +45,7 @@ struct CrossEntropy {
     if (!p.dx[0].wanted()) return;
     const double n = scored(p.batch);
     parallel_for(p.dy.rows, [&](Index t) {
-      const Index target = p.batch.targets[t];
+      const Index target = p.batch.targets[p.first + t];
       const S d = target < 0 ? S(0) : p.dy(t, 0) * S(1 / n);
       gradient_row(p.x[0].row(t), p.keep(t, 0), d, target, p.dx[0], t);
     });

@@ -52,6 +52,7 @@ struct Down {
   std::span<const View<const S>> theta;  // parameters, in the order of params()
   View<S> y;                             // output
   View<S> keep;                          // (tokens, keep()) of the op's own memory
+  Index first = 0;                       // the row of the batch that row 0 is, where an op runs on some rows at a time
 };
 
 // Where a gradient goes: written, or added to what other uses of the same wire have left there. Empty: not wanted.
@@ -75,6 +76,7 @@ struct Up {
   View<const S> dy;
   std::span<const Into<S>> dx;
   std::span<const Into<S>> dtheta;
+  Index first = 0;
 };
 
 // What a scheme is told about a parameter.

@@ -14,6 +14,10 @@ namespace stepzero {
 // Moments leave out what is not finite; a signal that has any has no moments to speak of: NaN then.
 double unless_broken(const Moments& m, double value);
 
+// Rows for which a measured pass runs the head at a time. The bits of a head's gradient depend on it, so it is one for all; each
+// piece reads and writes that gradient once.
+inline constexpr Index measured_head_rows = 512;
+
 // One pass with statistics, on weights that are already in `pass`. Fills `signal` (see describe).
 // `tick` is called after every node, on the way down and on the way up.
 template <class S>

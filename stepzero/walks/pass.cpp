@@ -38,7 +38,8 @@ Pass<S>::Pass(const Graph& graph, const Batch& batch, PassOptions options)
     : graph_(graph),
       batch_(batch),
       options_(options),
-      rows_(graph.rows(batch)),
+      head_(plan_head(graph, batch, options)),
+      rows_(rows_held(graph, batch, head_)),
       row_spaces_(graph.nodes.size()),
       unmade_squares_(graph.params.size(), 0.0),
       outputs_(graph.nodes.size()),
@@ -55,7 +56,7 @@ Pass<S>::Pass(const Graph& graph, const Batch& batch, PassOptions options)
     memory_.emplace_back(rows_made(options, graph, k), graph.params[k].cols());
     weights_.push_back(memory_.back().view());
   }
-  const std::vector<bool> cuts = options.checkpoint ? find_cuts(graph) : std::vector<bool>(graph.nodes.size(), false);
+  const std::vector<bool> cuts = options.checkpoint ? find_cuts(graph, head_.begin) : std::vector<bool>(graph.nodes.size(), false);
   again_ = find_repeats(graph, cuts, rows_, options.keep_bytes / sizeof(S));
   std::size_t begin = 0;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -153,12 +154,13 @@ void Pass<S>::restore(std::size_t cut) {
 
 template <class S>
 double Pass<S>::forward(const Observer<S>& observer) {
-  for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+  for (std::size_t i = 0; i < head_.begin; ++i) {
     run(i);
     if (observer.forward) observer.forward(static_cast<int>(i), outputs_[i].view(), keeps_[i].view());
     if (!again_[i]) continue;
     for (std::size_t j = segment_[i]; j < i; ++j) release(j);
   }
+  if (head_.begin < graph_.nodes.size()) return run_head(observer);
   double loss = 0;
   const View<const S> shares = output(static_cast<int>(graph_.nodes.size()) - 1);
   for (Index t = 0; t < shares.rows; ++t) loss += static_cast<double>(shares(t, 0));
@@ -214,10 +216,12 @@ void Pass<S>::finish_params(std::size_t node, const Observer<S>& observer) {
 
 template <class S>
 void Pass<S>::backward(const Observer<S>& observer) {
-  const std::size_t last = graph_.nodes.size() - 1;
-  const Into<S> seed = wire_gradient(static_cast<int>(last));
-  std::fill_n(seed.d.data, seed.d.size(), S(1));
-  for (std::size_t i = last + 1; i-- > 0;) {
+  for (std::size_t i = graph_.nodes.size(); i-- > head_.begin;) finish_params(i, observer);  // forward has been here
+  if (head_.begin == graph_.nodes.size()) {
+    const Into<S> seed = wire_gradient(static_cast<int>(head_.begin) - 1);
+    std::fill_n(seed.d.data, seed.d.size(), S(1));
+  }
+  for (std::size_t i = head_.begin; i-- > 0;) {
     if (again_[i]) restore(i);
     if (wire_gradients_[i].size() == 0) continue;  // nothing downstream reads it
     const Node& node = graph_.nodes[i];
@@ -249,6 +253,8 @@ void Pass<S>::backward(const Observer<S>& observer) {
   }
 }
 
+template class Pool<float>;
+template class Pool<double>;
 template class Pass<float>;
 template class Pass<double>;
 

@@ -10,6 +10,7 @@
 
 namespace stepzero {
 
+// Each sees a tensor whole, but of the head's nodes (PassOptions::head_rows) the next rows at every call.
 template <class S>
 struct Observer {
   std::function<void(int node, View<const S> y, View<const S> keep)> forward = {};
@@ -26,12 +27,24 @@ struct PassOptions {
   double keep_bytes = 0;  // of what would be made again, this much is kept all the same: what lies nearest to the end
   // Hold the weights of one node at a time, made when it runs and again on the way up (Pass::stream): the same bits.
   bool stream = false;
+  // Run the head and the loss for at most so many rows at a time (at least one sequence of fewer), down and at once up: no tensor
+  // (tokens, vocabulary) is ever whole. Then forward calls the observer of their gradients too, and their
+  // outputs are not there to be asked for. 0: they run like all others.
+  Index head_rows = 0;
   const Weightless* weightless = nullptr;  // stand-ins for nodes whose weights are not made
 };
 
 // Writes all the numbers of a parameter, the same at every call.
 template <class S>
 using WeightSource = std::function<void(int param, View<S> w)>;
+
+// The nodes that run some rows at a time, from `begin` to the end of the graph, and where they are cut: cuts[i] to cuts[i + 1].
+struct HeadPlan {
+  std::size_t begin = 0;
+  std::vector<Index> cuts = {};
+
+  [[nodiscard]] Index most() const;  // rows at a time
+};
 
 // Buffers that come back: memory is touched for the first time once, not in every pass.
 template <class S>
@@ -56,13 +69,20 @@ class Pass {
   // Runs forward, returns the loss. With checkpoints, outputs between the cuts are gone afterwards.
   double forward(const Observer<S>& observer = {});
   void backward(const Observer<S>& observer = {});
-  [[nodiscard]] View<const S> output(int node) const { return outputs_[static_cast<std::size_t>(node)].view(); }
+  [[nodiscard]] View<const S> output(int node) const {
+    STEPZERO_CHECK(static_cast<std::size_t>(node) < head_.begin);
+    return outputs_[static_cast<std::size_t>(node)].view();
+  }
 
   // Bytes that weights and kept activations take, before anything is allocated.
   static double memory_needed(const Graph& graph, const Batch& batch, PassOptions options = {});
 
  private:
   void hold_weights(const Node& node);
+  double run_head(const Observer<S>& observer);
+  void head_down(std::size_t node, Index first, Index rows);
+  void head_up(std::size_t node, Index first, Index rows, const Observer<S>& observer);
+  [[nodiscard]] View<const S> head_input(std::size_t node, Index first, Index rows) const;
   void run(std::size_t node);      // its door down
   void release(std::size_t node);  // its output and what it keeps
   void restore(std::size_t cut);   // what lies between this cut and the one before
@@ -77,7 +97,8 @@ class Pass {
   const Graph& graph_;
   const Batch& batch_;
   PassOptions options_;
-  std::vector<Index> rows_;           // of every wire
+  HeadPlan head_;
+  std::vector<Index> rows_;           // of every wire that are held at a time
   std::vector<bool> again_;           // cuts before which everything is let go and made again; without checkpoints none
   std::vector<std::size_t> segment_;  // the first node behind the cut before
   std::vector<RowSpace> row_spaces_;  // of the wires that weightless nodes read

@@ -9,7 +9,63 @@ Index kept_by(const AnyOp& op) {
   return std::visit([](const auto& o) { return o.keep(); }, op);
 }
 
-std::vector<bool> find_cuts(const Graph& graph) {
+Index HeadPlan::most() const {
+  Index most = 0;
+  for (std::size_t i = 0; i + 1 < cuts.size(); ++i) most = std::max(most, cuts[i + 1] - cuts[i]);
+  return most;
+}
+
+namespace {
+
+// The first of the last nodes that each read the one before them alone, row by row, from a matrix on; `count` where there is none.
+std::size_t find_head(const Graph& graph) {
+  const std::size_t count = graph.nodes.size();
+  for (std::size_t i = count; i-- > 1;) {
+    const Node& node = graph.nodes[i];
+    if (std::holds_alternative<Linear>(node.op)) return i + 1 < count ? i : count;
+    const bool by_rows =
+        std::holds_alternative<CrossEntropy>(node.op) || std::holds_alternative<Softcap>(node.op) || std::holds_alternative<Scale>(node.op);
+    if (!by_rows || node.inputs[0] != static_cast<int>(i) - 1) break;
+  }
+  return count;
+}
+
+// Equal parts of a sequence, or sequences together. Statistics want parts to begin at multiples of 8 rows.
+std::vector<Index> cut_rows(Index sequences, Index length, Index most) {
+  constexpr Index unit = 32;
+  const auto share = [](Index n, Index parts) { return (n + parts - 1) / parts; };
+  std::vector<Index> cuts = {0};
+  if (length > most) {
+    const Index part = share(share(length, share(length, most)), unit) * unit;
+    for (Index s = 0; s < sequences; ++s) {
+      for (Index t = part; t < length; t += part) cuts.push_back(s * length + t);
+      cuts.push_back((s + 1) * length);
+    }
+  } else {
+    const Index together = share(sequences, share(sequences, most / length));
+    for (Index s = together; s < sequences; s += together) cuts.push_back(s * length);
+    cuts.push_back(sequences * length);
+  }
+  return cuts;
+}
+
+}  // namespace
+
+HeadPlan plan_head(const Graph& graph, const Batch& batch, const PassOptions& options) {
+  HeadPlan none{.begin = graph.nodes.size()};
+  if (options.head_rows <= 0 || options.weightless != nullptr || find_head(graph) == none.begin) return none;
+  const Index rows = graph.rows(batch).back();
+  HeadPlan head{find_head(graph), cut_rows(batch.sequences, rows / batch.sequences, options.head_rows)};
+  return head.cuts.size() > 2 ? head : none;
+}
+
+std::vector<Index> rows_held(const Graph& graph, const Batch& batch, const HeadPlan& head) {
+  std::vector<Index> rows = graph.rows(batch);
+  std::fill(rows.begin() + static_cast<std::ptrdiff_t>(head.begin), rows.end(), head.most());
+  return rows;
+}
+
+std::vector<bool> find_cuts(const Graph& graph, std::size_t end) {
   const std::size_t count = graph.nodes.size();
   std::vector<std::size_t> last_use(count, 0);
   for (std::size_t i = 0; i < count; ++i) {
@@ -18,7 +74,7 @@ std::vector<bool> find_cuts(const Graph& graph) {
   std::vector<bool> cuts(count, false);
   std::size_t reach = 0;  // the last node that reads a wire from before i
   Index since = 0;        // channels since the last cut
-  for (std::size_t i = 0; i + 1 < count; ++i) {
+  for (std::size_t i = 0; i < std::min(end, count - 1); ++i) {
     const Index own = channels_of(graph.nodes[i].op);
     cuts[i] = reach <= i && since >= 8 * own;
     since = cuts[i] ? 0 : since + own;
@@ -120,8 +176,9 @@ double Pass<S>::memory_needed(const Graph& graph, const Batch& batch, PassOption
   for (std::size_t k = 0; !options.stream && k < graph.params.size(); ++k) {
     numbers += static_cast<double>(rows_made(options, graph, k) * graph.params[k].cols());
   }
-  const std::vector<Index> rows = graph.rows(batch);
-  const std::vector<bool> cuts = options.checkpoint ? find_cuts(graph) : std::vector<bool>(graph.nodes.size(), true);
+  const HeadPlan head = plan_head(graph, batch, options);
+  const std::vector<Index> rows = rows_held(graph, batch, head);
+  const std::vector<bool> cuts = options.checkpoint ? find_cuts(graph, head.begin) : std::vector<bool>(graph.nodes.size(), true);
   const std::vector<bool> again = find_repeats(graph, cuts, rows, options.keep_bytes / sizeof(S));
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const double size = left_by(graph.nodes[i], rows[i]), tokens = static_cast<double>(rows[i]);

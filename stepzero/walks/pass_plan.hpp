@@ -10,9 +10,13 @@ namespace stepzero {
 // Numbers a token that a node keeps for its own way up.
 Index kept_by(const AnyOp& op);
 
+// The head: the last matrix and what follows it, rows of which know nothing of each other. By the shape alone. One piece is none.
+HeadPlan plan_head(const Graph& graph, const Batch& batch, const PassOptions& options);
+std::vector<Index> rows_held(const Graph& graph, const Batch& batch, const HeadPlan& head);
+
 // Cuts worth keeping: nodes whose wire is the only one that crosses to what follows, and that let go of at least eight
 // times as much as they hold.
-std::vector<bool> find_cuts(const Graph& graph);
+std::vector<bool> find_cuts(const Graph& graph, std::size_t end);  // before node `end`
 
 // Cuts before which everything is made again: all but the last ones, whose segments together stay within `numbers`. `rows` are
 // those of every wire.

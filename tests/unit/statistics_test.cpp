@@ -171,6 +171,35 @@ TEST(Statistics, SameBitsOnEverySimdLevelAndThreadCount) {
   set_threads(before);
 }
 
+TEST(Statistics, PiecesHaveTheBitsOfTheWhole) {
+  struct Cut {
+    Shape s;
+    std::vector<Index> rows;
+  };
+  const std::vector<Cut> cuts = {{{1, 67, 97, 0}, {8, 16, 43}},        {{1, 67, 97, 0}, {64, 3}},
+                                 {{5, 40, 64, 3}, {80, 80, 40}},       {{5, 40, 64, 3}, {40, 24, 16, 8, 32, 80}},
+                                 {{70, 2, 48, 0}, {2, 136, 2}},        {{70, 40, 9, 0}, {80, 24, 16, 2680}},
+                                 {{1, 4500, 17, 0}, {512, 512, 3476}}, {{80, 1, 48, 1}, {33, 40, 7}}};
+  for (const auto& [s, rows] : cuts) {
+    std::vector<float> x = signal(s, 0.1f, 1, 1);
+    for (const float broken : {0.0f, std::numeric_limits<float>::infinity()}) {
+      x[x.size() / 2] += broken;
+      const View<const float> all = view(x, s);
+      const SignalStats whole = signal_stats(all, s.sequences, s.length);
+      SignalScan<float> scan(s.sequences, s.length, s.cols);
+      Index first = 0;
+      for (const Index n : rows) {
+        EXPECT_FALSE(scan.complete()) << name(s);
+        scan.add(all.slice(first, n));
+        first += n;
+      }
+      ASSERT_TRUE(scan.complete()) << name(s);
+      EXPECT_EQ(scan.finish().moments, whole.moments) << name(s);
+      EXPECT_TRUE(same_bits(scan.finish().token_cosine, whole.token_cosine)) << name(s);
+    }
+  }
+}
+
 TEST(Statistics, NegativeZeroIsZero) {
   for (const std::size_t n : {1, 16, 33}) {
     for (std::size_t i = 0; i < n; ++i) {

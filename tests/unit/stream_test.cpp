@@ -71,7 +71,7 @@ TEST(Stream, ChangesNoBitHoweverMuchIsKept) {
 
 TEST(Stream, KeepsWhatLiesNearestToTheEnd) {
   const Model m = testing::llama("hf");
-  const std::vector<bool> cuts = find_cuts(m.graph);
+  const std::vector<bool> cuts = find_cuts(m.graph, m.graph.nodes.size());
   ASSERT_GE(std::ranges::count(cuts, true), 4);
   const std::vector<Index> rows(m.graph.nodes.size(), 80);
   EXPECT_EQ(find_repeats(m.graph, cuts, rows, 0), cuts);
