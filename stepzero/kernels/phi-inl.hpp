@@ -42,8 +42,18 @@ struct Sigmoid {
   static constexpr const char* name = "sigmoid";
   template <class X> static X value(X x) { return X(1.0) / (X(1.0) + exp(-x)); }
   template <class X> static X slope(X x) {
-    const X s = value(x);
-    return s * value(-x);  // not s (1 - s), which cancels for large x
+    const auto [s, rest] = both(x);
+    return s * rest;
+  }
+
+  // s = sigmoid(x) and sigmoid(-x) from one exp and one division: as e s where that is small, since 1 - s would cancel, else as
+  // 1 - s, since e may be infinite
+  template <class X> struct Both {
+    X s, rest;
+  };
+  template <class X> static Both<X> both(X x) {
+    const X e = exp(-x), s = X(1.0) / (X(1.0) + e), right = step(x);
+    return {s, right * (at_most(e, 1) * s) + (X(1.0) - right) * (X(1.0) - s)};
   }
 };
 
@@ -59,8 +69,8 @@ struct SigmoidGated {
   static constexpr double b = milli / 1000.0;
   template <class X> static X value(X x) { return x * Sigmoid::value(X(b) * x); }
   template <class X> static X slope(X x) {
-    const X s = Sigmoid::value(X(b) * x);
-    return s + X(b) * x * Sigmoid::slope(X(b) * x);
+    const auto [s, rest] = Sigmoid::both(X(b) * x);
+    return s + X(b) * x * (s * rest);
   }
 };
 
@@ -89,8 +99,8 @@ struct GeluTanh {
   static constexpr double c = 0.044715;
   template <class X> static X value(X x) { return x * Sigmoid::value(X(a) * x * (X(1.0) + X(c) * x * x)); }
   template <class X> static X slope(X x) {
-    const X u2 = X(a) * x * (X(1.0) + X(c) * x * x);
-    return Sigmoid::value(u2) + x * Sigmoid::slope(u2) * X(a) * (X(1.0) + X(3 * c) * x * x);
+    const auto [s, rest] = Sigmoid::both(X(a) * x * (X(1.0) + X(c) * x * x));
+    return s + x * (s * rest) * X(a) * (X(1.0) + X(3 * c) * x * x);
   }
 };
 

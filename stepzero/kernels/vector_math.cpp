@@ -120,29 +120,34 @@ void apply_slope(const float* x, const float* dy, float* dx, Index n, bool add) 
   });
 }
 
+// The first k lanes, 0 in the others.
+HWY_INLINE V first(V v, Index k) { return hn::IfThenElseZero(hn::FirstN(D(), static_cast<size_t>(k)), v); }
+HWY_INLINE float sum_of(V v) { return hn::GetLane(hn::SumOfLanes(D(), v)); }
+
+// Pairs of registers, then what is left: body(offset, numbers, even).
+template <class Body>
+HWY_INLINE void for_each_pair(Index n, const Body& body) {
+  const Index lanes = static_cast<Index>(hn::Lanes(D()));
+  Index i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    body(i, lanes, true);
+    body(i + lanes, lanes, false);
+  }
+  for (bool even = true; i < n; i += lanes, even = false) body(i, HWY_MIN(lanes, n - i), even);
+}
+
 template <bool write>
 HWY_INLINE float exp_and_sum(const float* x, float shift, float* y, Index n) {
   const D d;
   const V s = hn::Set(d, shift);
-  V sum0 = hn::Zero(d);
-  V sum1 = hn::Zero(d);
-  const Index lanes = static_cast<Index>(hn::Lanes(d));
-  Index i = 0;
-  for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    const V e0 = safe_exp(hn::Sub(hn::LoadU(d, x + i), s));
-    const V e1 = safe_exp(hn::Sub(hn::LoadU(d, x + i + lanes), s));
-    if constexpr (write) hn::StoreU(e0, d, y + i);
-    if constexpr (write) hn::StoreU(e1, d, y + i + lanes);
-    sum0 = hn::Add(sum0, e0);
-    sum1 = hn::Add(sum1, e1);
-  }
-  float rest = 0;
-  for (; i < n; ++i) {
-    const float e = hn::GetLane(safe_exp(hn::Set(d, x[i] - shift)));
-    if constexpr (write) y[i] = e;
-    rest += e;
-  }
-  return rest + hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
+  V sum0 = hn::Zero(d), sum1 = hn::Zero(d);
+  for_each_pair(n, [&](Index i, Index k, bool even) HWY_ATTR {
+    const V e = safe_exp(hn::Sub(load(x + i, k), s));
+    if constexpr (write) store(e, y + i, k);
+    V& sum = even ? sum0 : sum1;
+    sum = hn::Add(sum, k == static_cast<Index>(hn::Lanes(d)) ? e : first(e, k));
+  });
+  return sum_of(hn::Add(sum0, sum1));
 }
 
 float exp_write(const float* x, float shift, float* y, Index n) { return exp_and_sum<true>(x, shift, y, n); }
@@ -157,6 +162,59 @@ float max_of(const float* x, Index n) {
   float best = hn::GetLane(hn::MaxOfLanes(d, m));
   for (; i < n; ++i) best = HWY_MAX(best, x[i]);
   return best;
+}
+
+RowSpread<float> spread(const float* x, Index n) {
+  const D d;
+  const float top = max_of(x, n);
+  V sum0 = hn::Zero(d), sum1 = hn::Zero(d);
+  for_each_pair(n, [&](Index i, Index k, bool even) HWY_ATTR {
+    V& sum = even ? sum0 : sum1;
+    sum = hn::Add(sum, load(x + i, k));
+  });
+  const float mean = sum_of(hn::Add(sum0, sum1)) / static_cast<float>(n);
+  sum0 = sum1 = hn::Zero(d);
+  for_each_pair(n, [&](Index i, Index k, bool even) HWY_ATTR {
+    const V off = first(hn::Sub(load(x + i, k), hn::Set(d, mean)), k);
+    V& sum = even ? sum0 : sum1;
+    sum = hn::MulAdd(off, off, sum);
+  });
+  return {mean, sum_of(hn::Add(sum0, sum1)), top};
+}
+
+ExpSums<float> exp_sums(float* x, float shift, Index n) {
+  const D d;
+  V total = hn::Zero(d), moment = hn::Zero(d), squares = hn::Zero(d);
+  for_each_pair(n, [&](Index i, Index k, bool) HWY_ATTR {
+    const V shifted = hn::Sub(load(x + i, k), hn::Set(d, shift));
+    const V e = first(safe_exp(shifted), k);
+    store(e, x + i, k);
+    total = hn::Add(total, e);
+    moment = hn::MulAdd(shifted, e, moment);
+    squares = hn::MulAdd(e, e, squares);
+  });
+  return {sum_of(total), sum_of(moment), sum_of(squares)};
+}
+
+void scale(float* x, float a, Index n) {
+  for_each_pack(n, [&](Index i, Index k) HWY_ATTR { store(hn::Mul(load(x + i, k), hn::Set(D(), a)), x + i, k); });
+}
+
+void softmax_up(float* a, float* d, float z, Index n) {
+  V total = hn::Zero(D()), product = hn::Zero(D());
+  for_each_pair(n, [&](Index i, Index k, bool) HWY_ATTR {
+    const V e = first(safe_exp(hn::Sub(load(a + i, k), hn::Set(D(), z))), k);
+    store(e, a + i, k);
+    total = hn::Add(total, e);
+    product = hn::MulAdd(e, load(d + i, k), product);
+  });
+  const float inverse = 1 / sum_of(total);
+  const V scale = hn::Set(D(), inverse), mean = hn::Set(D(), sum_of(product) * inverse);
+  for_each_pack(n, [&](Index i, Index k) HWY_ATTR {
+    const V weight = hn::Mul(load(a + i, k), scale);
+    store(weight, a + i, k);
+    store(hn::Mul(weight, hn::Sub(load(d + i, k), mean)), d + i, k);
+  });
 }
 
 #define STEPZERO_PHI(Phi)                                                      \
@@ -174,9 +232,17 @@ namespace stepzero {
 HWY_EXPORT(exp_write);
 HWY_EXPORT(exp_sum);
 HWY_EXPORT(max_of);
+HWY_EXPORT(spread);
+HWY_EXPORT(exp_sums);
+HWY_EXPORT(scale);
+HWY_EXPORT(softmax_up);
 
 float exp_row(const float* x, float shift, float* y, Index n) { return HWY_DYNAMIC_DISPATCH(exp_write)(x, shift, y, n); }
 float exp_sum_row(const float* x, float shift, Index n) { return HWY_DYNAMIC_DISPATCH(exp_sum)(x, shift, n); }
+RowSpread<float> spread_row(const float* x, Index n) { return HWY_DYNAMIC_DISPATCH(spread)(x, n); }
+ExpSums<float> exp_sums_row(float* x, float shift, Index n) { return HWY_DYNAMIC_DISPATCH(exp_sums)(x, shift, n); }
+void scale_row(float* x, float a, Index n) { HWY_DYNAMIC_DISPATCH(scale)(x, a, n); }
+void softmax_up_row(float* a, float* d, float z, Index n) { HWY_DYNAMIC_DISPATCH(softmax_up)(a, d, z, n); }
 float max_row(const float* x, Index n) { return HWY_DYNAMIC_DISPATCH(max_of)(x, n); }
 
 #define STEPZERO_PHI(Phi)                                                                    \

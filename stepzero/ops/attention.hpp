@@ -190,6 +190,8 @@ struct Attention {
     for (Index j = 0; buckets > 0 && j < n; ++j) s[j] += table(bucket(see.begin + j - i), h);
   }
 
+  [[nodiscard]] bool bends() const { return softcap > 0 || !alibi.empty() || buckets > 0; }
+
   template <class S>
   static void clear_outside(S* row, Index columns, Index begin, Index end) {
     std::fill(row, row + begin, S(0));
@@ -218,32 +220,18 @@ struct Attention {
   void softmax_row(S* s, S* kept_row, Index i, Range see, Index h, View<const S> table, S* slope = nullptr) const {
     using std::log;
     const Index n = see.end - see.begin;
-    const S mean = row_sum<S>(n, [&](Index j) { return s[j]; }) / S(static_cast<double>(n));
-    kept_row[1] = mean;
-    kept_row[2] = row_sum<S>(n, [&](Index j) { return (s[j] - mean) * (s[j] - mean); });
+    const RowSpread<S> spread = spread_row(s, n);
+    kept_row[1] = spread.mean;
+    kept_row[2] = spread.deviations;
     bend_row(s, slope, i, see, h, table);  // (2)
-    const S top = max_row(s, n);
+    const S top = bends() ? max_row(s, n) : spread.top;
     // entropy = z - sum_j A_j Z_j, from sums of exp(Z - top) and (Z - top) exp(Z - top) while the row is hot
-    S total = S(0), moment = S(0);
-    if constexpr (std::is_same_v<S, float>) {
-      thread_local std::vector<float> shifted;
-      shifted.resize(static_cast<std::size_t>(n));
-      for (Index j = 0; j < n; ++j) shifted[static_cast<std::size_t>(j)] = s[j] - top;
-      total = exp_row(s, top, s, n);
-      moment = dot_row(shifted.data(), s, n);
-    } else {
-      for (Index j = 0; j < n; ++j) {
-        const S shifted = s[j] - top;
-        s[j] = exp(shifted);
-        total += s[j];
-        moment += shifted * s[j];
-      }
-    }
+    const auto [total, moment, squares] = exp_sums_row(s, top, n);
     const S inverse = S(1) / total;
-    for (Index j = 0; j < n; ++j) s[j] *= inverse;  // (3)
+    scale_row(s, inverse, n);  // (3)
     kept_row[0] = top + log(total);
     kept_row[3] = log(total) - moment * inverse;
-    kept_row[4] = dot_row(s, s, n);
+    kept_row[4] = squares * inverse * inverse;
   }
 
   template <class S>
@@ -282,11 +270,9 @@ struct Attention {
   template <class S>
   void backward_row(S* a, S* d, S* slope, S z, Index i, Range see, Index h, View<const S> table, S* dr) const {
     const Index n = see.end - see.begin;
-    bend_row(a, slope, i, see, h, table);  // (2)
-    // z is rounded: dividing by the sum takes its error out of every weight of the row
-    const S inverse = S(1) / exp_row(a, z, a, n);
-    for (Index j = 0; j < n; ++j) a[j] *= inverse;  // (3)
-    through_softmax<S>(a, d, dr == nullptr ? slope : nullptr, n);
+    bend_row(a, slope, i, see, h, table);                                                 // (2)
+    softmax_up_row(a, d, z, n);                                                           // (3), (7)
+    for (Index j = 0; dr == nullptr && slope != nullptr && j < n; ++j) d[j] *= slope[j];  // (8)
     for (Index j = 0; dr != nullptr && j < n; ++j) {
       dr[bucket(see.begin + j - i)] += d[j];  // (8)
       if (slope != nullptr) d[j] *= slope[j];

@@ -266,6 +266,53 @@ std::vector<float> scores(Index n) {
   return x;
 }
 
+// Rounding of n terms of that size, and of exp.
+void expect_sum(float got, double exact, double size, Index n, const std::string& what) {
+  const double bound = eps * (4 + 0.5 * static_cast<double>(n)) * size;
+  EXPECT_TRUE(std::abs(static_cast<double>(got) - exact) <= bound) << what << " n " << n << ": " << got << ", double " << exact;
+}
+
+TEST(Kernels, SoftmaxRowsAgreeWithDouble) {
+  for_each_target([&](const std::string& target) {
+    for (const Index n : sizes) {
+      std::vector<float> x = scores(n), d = scores(n);
+      std::ranges::reverse(d);
+      x.push_back(guard);
+      d.push_back(guard);
+      std::vector<double> wide(x.begin(), x.end()), wide_d(d.begin(), d.end());
+      const double top_size = 140;  // of scores
+      const auto spread = spread_row(x.data(), n);
+      const auto exact = spread_row(wide.data(), n);
+      expect_sum(spread.mean, exact.mean, top_size, n, target + " mean");
+      expect_sum(spread.deviations, exact.deviations, exact.deviations + eps * top_size * top_size, n, target + " deviations");
+      EXPECT_EQ(static_cast<double>(spread.top), exact.top) << target << " n " << n;
+
+      std::vector<float> a = x;
+      std::vector<double> wide_a = wide;
+      const auto sums = exp_sums_row(a.data(), 0.0F, n);
+      const auto exact_sums = exp_sums_row(wide_a.data(), 0.0, n);
+      expect_sum(sums.total, exact_sums.total, exact_sums.total, n, target + " total");
+      expect_sum(sums.moment, exact_sums.moment, exact_sums.total, n, target + " moment");
+      expect_sum(sums.squares, exact_sums.squares, exact_sums.squares, n, target + " squares");
+      scale_row(a.data(), 3.0F, n);
+      for (Index i = 0; i < n; ++i) expect_sum(a[z(i)], 3 * wide_a[z(i)], 3 * wide_a[z(i)] + FLT_MIN, 1, target + " scaled");
+      EXPECT_EQ(a.back(), guard) << target << " n " << n << " writes behind the end";
+
+      a = x;
+      wide_a = wide;
+      const double log_sum = std::log(exact_sums.total);
+      softmax_up_row(a.data(), d.data(), static_cast<float>(log_sum), n);
+      softmax_up_row(wide_a.data(), wide_d.data(), log_sum, n);
+      for (Index i = 0; i < n; ++i) {
+        expect_sum(a[z(i)], wide_a[z(i)], wide_a[z(i)] + FLT_MIN, n + 8, target + " weight");
+        expect_sum(d[z(i)], wide_d[z(i)], top_size * wide_a[z(i)] + top_size * FLT_MIN, n + 8, target + " gradient");
+      }
+      EXPECT_EQ(a.back(), guard) << target << " n " << n << " writes behind the end";
+      EXPECT_EQ(d.back(), guard) << target << " n " << n << " writes behind the end";
+    }
+  });
+}
+
 TEST(Kernels, ExpRowsAgreeWithDouble) {
   constexpr double exp_bound = 1;  // worst 0.65
   constexpr float shift = 3.25F;   // exact in every sum below
