@@ -105,6 +105,21 @@ TEST_F(Mpi, DeadProcessEndsTheJob) {
   EXPECT_FALSE(std::filesystem::exists(scratch_.path("all.csv")));
 }
 
+// The index is what makes shards a checkpoint: without all of them there is none, and the next run, by any number, makes it whole.
+TEST_F(Mpi, DeadProcessLeavesNoCheckpoint) {
+  const std::string large = "init gpt2 --set layers=8 --set width=512 --set heads=8 --set vocab=97 --max-shard-size 2MB -o ";
+  const std::string arguments = large + "weights";
+  const Result broken =
+      shell(ranks(1, arguments) + " : -np 1 sh -c '" STEPZERO_PROGRAM " " + arguments + " & sleep 0.2; kill -9 $!; wait $!'", scratch_);
+  EXPECT_NE(broken.code, 0);
+  EXPECT_NE(broken.code, 124) << "it went on until the time was over";
+  EXPECT_FALSE(std::filesystem::exists(scratch_.path("weights/model.safetensors.index.json")));
+  const Result again = shell(ranks(3, arguments), scratch_);
+  EXPECT_EQ(again.code, 0) << again.err;
+  ASSERT_EQ(shell(STEPZERO_PROGRAM " " + large + "by-one", scratch_).code, 0);
+  EXPECT_EQ(shell("diff -r by-one weights", scratch_).code, 0) << scratch_.get(".out");
+}
+
 TEST_F(Mpi, WarnsOfProcessesPinnedToOneCore) {
   if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one core";
   const std::string arguments = "measure" + tiny_pass + "--seeds 2 --threads 2";
