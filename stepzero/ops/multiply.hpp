@@ -83,7 +83,8 @@ struct Multiply {
     const double ra = a.K.mean_cosine(), rb = b.K.mean_cosine(), ry = y.K.mean_cosine();
     const bool alike = !(1 - ry > 1e-9);
     const auto both = [&](double noise_a, double noise_b, double apart_a, double apart_b, double apart) {
-      const double off = std::abs(rb) * apart_a * std::sqrt(std::max(noise_a, 0.0)) + std::abs(ra) * apart_b * std::sqrt(std::max(noise_b, 0.0));
+      const double off =
+          std::abs(rb) * apart_a * std::sqrt(std::max(noise_a, 0.0)) + std::abs(ra) * apart_b * std::sqrt(std::max(noise_b, 0.0));
       return alike ? std::max(noise_a, noise_b) : off * off / (apart * apart);
     };
     const auto pairs = [&](double noise_a, double noise_b) { return both(noise_a, noise_b, 1 - ra * ra, 1 - rb * rb, 1 - ry * ry); };

@@ -72,8 +72,8 @@ std::string svg_axes(const Plot& plot, const Frame& f) {
                        tick(f.y.at(share)));
     if (i > 0 && i < 4) out += fmt::format("<path d=\"M{} {:.1f}h{}\" stroke=\"#ddd\"/>\n", margin, top + (1 - share) * height, width);
   }
-  out +=
-      fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", margin + width / 2, top + height + 34, escaped(plot.x_label));
+  out += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", margin + width / 2, top + height + 34,
+                     escaped(plot.x_label));
   out += fmt::format("<text x=\"{}\" y=\"{}\">{}</text>\n", margin, top - 10, escaped(plot.title + " (" + plot.y_label + ")"));
   return out;
 }
@@ -129,8 +129,8 @@ std::string plot_svg(const Plot& plot) {
     const char* colour = colours[k % colours.size()];
     out += svg_curve(plot.curves[k], f, colour);
     const double y = top + height + 54 + static_cast<double>(k) * 16;
-    out += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"14\" height=\"4\" fill=\"{}\"/>\n<text x=\"{}\" y=\"{}\">{}</text>\n", margin, y - 5,
-                       colour, margin + 20, y, escaped(plot.curves[k].name));
+    out += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"14\" height=\"4\" fill=\"{}\"/>\n<text x=\"{}\" y=\"{}\">{}</text>\n", margin,
+                       y - 5, colour, margin + 20, y, escaped(plot.curves[k].name));
   }
   return out + "</svg>\n";
 }

@@ -8,7 +8,6 @@ namespace stepzero {
 
 namespace {
 
-
 // Value, output and feed-forward matrices: what DeepNet, Sub-LN and T-Fixup scale. Query and key only move the scores.
 bool carries_signal(const Param& p) { return p.role == Role::value || p.role == Role::attention_out || is_feed_forward(p); }
 

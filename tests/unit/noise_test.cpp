@@ -38,8 +38,8 @@ TEST(Noise, OfHeadsByDefinition) {
   for (Index s = first; s < t; ++s) {
     const double a = sum(t, t) / heads, b = sum(s, s) / heads, rho = sum(t, s) / heads / std::sqrt(a * b);
     for (const Tensor<float>& K : all) {
-      const double off = static_cast<double>(K(t, s)) / std::sqrt(a * b) -
-                         rho * (static_cast<double>(K(t, t)) / a + static_cast<double>(K(s, s)) / b) / 2;
+      const double off =
+          static_cast<double>(K(t, s)) / std::sqrt(a * b) - rho * (static_cast<double>(K(t, t)) / a + static_cast<double>(K(s, s)) / b) / 2;
       variance += off * off / heads;
     }
     units += std::pow(1 - rho * rho, 2);
