@@ -10,9 +10,9 @@ namespace stepzero::bench {
 
 inline double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// Fused multiply-adds the cores can do, flop/s: 10 independent chains of the widest vectors the compiler may use.
-__attribute__((target("avx512f"))) inline double fma_chain(Index steps) {
-  using V = float __attribute__((vector_size(64)));
+// Ten independent chains of fused multiply-adds in vectors V, as many steps.
+template <class V>
+[[gnu::always_inline]] inline double fma_chains(Index steps) {
   V x0{}, x1{}, x2{}, x3{}, x4{}, x5{}, x6{}, x7{}, x8{}, x9{};
   const V a = V{} + 0.999F;
   const V b = V{} + 1e-3F;
@@ -27,16 +27,26 @@ __attribute__((target("avx512f"))) inline double fma_chain(Index steps) {
   const V sum = x0 + x1 + x2 + x3 + x4 + x5 + x6 + x7 + x8 + x9;
   return static_cast<double>(sum[0]);
 }
+__attribute__((target("avx512f"))) inline double fma_chains_512(Index steps) {
+  using V = float __attribute__((vector_size(64)));
+  return fma_chains<V>(steps);
+}
+__attribute__((target("avx2,fma"))) inline double fma_chains_256(Index steps) {
+  using V = float __attribute__((vector_size(32)));
+  return fma_chains<V>(steps);
+}
 
+// Fused multiply-adds the cores can do in their widest vectors, flop/s.
 inline double fma_peak() {
-  if (!__builtin_cpu_supports("avx512f")) return std::nan("");
+  const bool wide = __builtin_cpu_supports("avx512f");
+  if (!wide && !(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))) return 0;
   constexpr Index steps = 20'000'000;
   double best = 0;
   volatile double sink = 0;
   for (int i = 0; i < 3; ++i) {
     const double start = now();
-    parallel_for(threads(), [&](Index) { sink = fma_chain(steps); });
-    best = std::max(best, threads() * 2.0 * 16 * 10 * static_cast<double>(steps) / (now() - start));
+    parallel_for(threads(), [&](Index) { sink = wide ? fma_chains_512(steps) : fma_chains_256(steps); });
+    best = std::max(best, threads() * 2.0 * (wide ? 16 : 8) * 10 * static_cast<double>(steps) / (now() - start));
   }
   (void)sink;
   return best;
