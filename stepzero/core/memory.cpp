@@ -1,5 +1,7 @@
 #include "stepzero/core/memory.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -16,9 +18,55 @@ namespace stepzero {
 
 namespace {
 constexpr std::size_t huge_page = std::size_t{2} << 20;
+
+// Small blocks that were freed wait for the next that asks for as much, each thread's own: rules that draw take and give back
+// thousands of small matrices a millisecond. By powers of two, up to 64 kB.
+class Pool {
+ public:
+  static constexpr int smallest = 6, kinds = 11;
+  static int bits(std::size_t n) { return static_cast<int>(std::bit_width(n)); }
+
+  Pool() = default;
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+  ~Pool() {
+    for (Kind& kind : kinds_) {
+      while (kind.count > 0) std::free(kind.blocks[--kind.count]);
+    }
+  }
+
+  // nullptr: none waits
+  void* take(int kind) { return kinds_[kind].count > 0 ? kinds_[kind].blocks[--kinds_[kind].count] : nullptr; }
+  bool keep(void* memory) noexcept {
+    const int kind = bits(malloc_usable_size(memory)) - 1 - smallest;
+    if (kind < 0 || kind >= kinds || kinds_[kind].count == most) return false;
+    kinds_[kind].blocks[kinds_[kind].count++] = memory;
+    return true;
+  }
+
+ private:
+  static constexpr int most = 64;
+  struct Kind {
+    int count = 0;
+    void* blocks[most];
+  };
+  Kind kinds_[kinds];
+};
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool pooled = false;  // what is freed shall be seen to be
+#else
+constexpr bool pooled = true;
+#endif
+thread_local Pool pool;
 }  // namespace
 
 void* allocate(std::size_t bytes) {
+  const int kind = bytes > 0 ? std::max(0, Pool::bits(bytes - 1) - Pool::smallest) : 0;  // the power of two that holds it
+  if (pooled && kind < Pool::kinds) {
+    if (void* memory = pool.take(kind)) return memory;
+    bytes = std::size_t{1} << (kind + Pool::smallest);
+  }
   const std::size_t alignment = bytes >= 2 * huge_page ? huge_page : 64;
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
@@ -27,12 +75,14 @@ void* allocate(std::size_t bytes) {
   return memory;
 }
 
-void release(void* memory) noexcept { std::free(memory); }
+void release(void* memory) noexcept {
+  if (memory != nullptr && !(pooled && pool.keep(memory))) std::free(memory);
+}
 
 void keep_freed_memory() {
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
-  mallopt(M_TOP_PAD, 64 << 20);
+  mallopt(M_TOP_PAD, 256 << 20);
   // that head room in large pages: a tenth of a short prediction went into faults
   const auto heap_end = [] { return reinterpret_cast<std::uintptr_t>(sbrk(0)); };
   const std::uintptr_t begin = (heap_end() + huge_page - 1) / huge_page * huge_page;

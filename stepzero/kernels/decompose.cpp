@@ -113,9 +113,7 @@ Tensor<float> root(const Kernel& K, double scale) {
     const double inverse = 1 / std::sqrt(row[j]);
     for (Index i = j; i < n; ++i) row[i] *= inverse;
     for (Index i = j + 1; i < n; ++i) {
-      double* to = a.view().row(i);
-      const double x = row[i];
-      for (Index c = i; c < n; ++c) to[c] -= x * row[c];
+      subtract(row + i, row[i], a.view().row(i) + i, static_cast<std::size_t>(n - i));
     }
   }
   Tensor<float> u(n, n);

@@ -7,6 +7,7 @@
 #include <oneapi/dnnl/dnnl.h>
 
 #include "stepzero/core/parallel.hpp"
+#include "stepzero/kernels/small_product.hpp"
 
 namespace stepzero {
 
@@ -70,6 +71,7 @@ template <>
 void gemm(Trans ta, Trans tb, float alpha, View<const float> a, View<const float> b, float beta, View<float> c) {
   if (trivial(a, c, ta, beta)) return;
   const Index inner = ta == Trans::no ? a.cols : a.rows;
+  if (kernels::is_small(c.rows, c.cols, inner)) return kernels::small_product(ta, tb, alpha, a, b, beta, c);
   const bool logged = log_of_products != nullptr && !in_parallel();
   const double start = logged ? now() : 0;
   (splits_well(ta, c) ? multiply : multiply_in_pieces)(ta, tb, alpha, a, b, beta, c);

@@ -470,8 +470,9 @@ void check_gemm(const GemmCase& g) {
 }
 
 TEST(Kernels, GemmAgreesWithReference) {
-  constexpr Index shapes[][3] = {{1, 1, 1},    {2, 3, 5},    {7, 13, 17}, {33, 31, 67}, {64, 65, 127}, {1, 129, 31},
-                                 {129, 1, 31}, {5, 7, 1000}, {96, 16, 1}, {17, 3, 0},   {1, 257, 1},   {3, 2, 3072}};
+  constexpr Index shapes[][3] = {{1, 1, 1},    {2, 3, 5},    {7, 13, 17},   {33, 31, 67}, {64, 65, 127}, {1, 129, 31},
+                                 {129, 1, 31}, {5, 7, 1000}, {96, 16, 1},   {17, 3, 0},   {1, 257, 1},   {3, 2, 3072},
+                                 {16, 16, 64}, {64, 64, 64}, {21, 15, 256}, {11, 40, 90}};
   for (const auto& [m, n, k] : shapes) {
     for (const Trans ta : {Trans::no, Trans::yes}) {
       for (const Trans tb : {Trans::no, Trans::yes}) {
