@@ -190,7 +190,7 @@ inline std::vector<WeightlessCase> weightless_cases() {
        .preset = "deepseek-v3",
        .set = {"layers=3", "width=128", "heads=4", "ffn=160", "expert_ffn=64", "experts=8", "experts_per_token=3", "router_groups=4",
                "router_kept_groups=2", "dense_layers=1", "query_rank=48", "key_value_rank=64", "key_dim=24", "key_rope_dim=16",
-               "value_dim=20", "vocab=311", "init_std=0.3"},
+               "value_dim=24", "vocab=311", "init_std=0.3"},
        .length = 32},
       {.name = "two sequences, window of 5",
        .preset = "llama-2-7b",

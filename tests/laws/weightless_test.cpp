@@ -312,16 +312,25 @@ void no_projection(const Graph&, Weightless& w) {
   }
 }
 
-// k is made of the draws of q
+// k is made of the draws of q, two matrices of one input; in latent attention (where q has another) the pairs are those of k
 void shared_draw(const Graph& graph, Weightless& w) {
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    if (!graph.nodes[i].name.ends_with(".attn.k")) continue;
-    const auto q = static_cast<std::size_t>(graph.find_node(graph.nodes[i].name.substr(0, graph.nodes[i].name.size() - 1) + "q"));
-    auto* k = std::get_if<WeightlessLinear>(&w.nodes[i]);
-    if (k == nullptr) continue;
-    k->seen = std::get<WeightlessLinear>(w.nodes[q]).seen;
-    k->unseen = std::get<WeightlessLinear>(w.nodes[q]).unseen;
+  constexpr std::pair<const char*, const char*> twins[] = {{"q", "k"}, {"k_own", "v"}, {"kv_latent", "k_shared"}};
+  Index shared = 0;
+  for (const Node& node : graph.nodes) {
+    if (!node.name.ends_with(".attn.k")) continue;
+    const auto at = [&](const char* name) { return graph.find_node(node.name.substr(0, node.name.size() - 1) + name); };
+    for (const auto& [first, second] : twins) {
+      if (at(first) < 0 || at(second) < 0) continue;
+      const auto i = static_cast<std::size_t>(at(first)), j = static_cast<std::size_t>(at(second));
+      const auto* from = std::get_if<WeightlessLinear>(&w.nodes[i]);
+      auto* to = std::get_if<WeightlessLinear>(&w.nodes[j]);
+      if (from == nullptr || to == nullptr || graph.nodes[i].inputs != graph.nodes[j].inputs) continue;
+      to->seen = from->seen;
+      to->unseen = from->unseen;
+      ++shared;
+    }
   }
+  EXPECT_GT(shared, 0) << "nothing was spoiled";
 }
 
 // Spoils every matrix of every expert, and nothing else.
@@ -381,6 +390,12 @@ TEST(WeightlessLaw, SeesMutantsOfExperts) {
               for (std::size_t k = 0; k + 1 < m.size(); k += 3) m[k + 1].seen = m[k].seen, m[k + 1].unseen = m[k].unseen;
             }),
             6);
+}
+
+TEST(WeightlessLaw, SeesASharedDrawOfLatentAttention) {
+  const OneThread quiet;
+  const WeightlessCase c = weightless_cases()[10];
+  EXPECT_GT(compare(real_ensemble(c, 400), weightless_ensemble(c, 400, shared_draw)).largest, 6);
 }
 
 TEST(WeightlessLaw, SeesEveryMutant) {
