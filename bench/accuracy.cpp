@@ -225,7 +225,7 @@ Result run(const Case& c, int most) {
       make_batch({.source = c.tokens, .length = c.length, .sequences = c.sequences, .vocab = a.vocab, .positions = a.positions}).value();
   std::map<std::string, Role, std::less<>> roles;
   for (const Param& p : graph.params) roles[p.name] = p.role;
-  const Signal theory = predict(graph, a, batch, *scheme);
+  const Signal theory = predict(graph, a, batch, *scheme, {.draws = true});
   MeasureOptions options{
       .scheme = scheme, .weights = {}, .weightless = !c.real, .seed = 1000, .seeds = 8 * most, .enough = {}, .progress = {}, .warn = {}};
   options.enough = [&](const Ensemble& ensemble) {

@@ -9,6 +9,7 @@
 #include "stepzero/kernels/random_fill.hpp"
 #include "stepzero/kernels/rows.hpp"
 #include "stepzero/ops/function_kernel.hpp"
+#include "stepzero/ops/single_draw.hpp"
 
 namespace stepzero {
 
@@ -89,14 +90,8 @@ Tensor<float> KernelDraw::sample(Index i, Trans turned, const Tensor<float>& mea
   const bool thin = channels_ < n + 1;
   const Index columns = thin ? std::max<Index>(1, static_cast<Index>(std::lround(channels_))) : rank;
   Tensor<float> b = normals("kernel", i, rank, columns);
-  // Bartlett: below the diagonal normal, on it chi of falling degrees (here by its normal limit, Wilson-Hilferty)
-  for (Index t = 0; !thin && t < rank; ++t) {
-    const double degrees = channels_ - static_cast<double>(t);
-    // with few degrees the limit may fall below 0, which a chi does not
-    const double cube = std::max(1 - 2 / (9 * degrees) + static_cast<double>(b(t, t)) * std::sqrt(2 / (9 * degrees)), 0.0);
-    b(t, t) = static_cast<float>(std::sqrt(degrees * cube * cube * cube));
-    for (Index s = t + 1; s < rank; ++s) b(t, s) = 0;
-    if (!jitters) continue;
+  if (!thin) to_bartlett(b, channels_);
+  for (Index t = 0; !thin && jitters && t < rank; ++t) {
     // the root is triangular: row t tells how token t lies to the earlier ones
     const Index first = t / length_ * length_;
     const double earlier = static_cast<double>(t - first), own = 1 - static_cast<double>(t) / channels_;  // of the row's square

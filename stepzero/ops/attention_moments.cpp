@@ -22,6 +22,7 @@ bool series_serves(const Attention& op, const Moment& q, const Moment& k) {
 }  // namespace
 
 Moment Attention::push(const PushDoor& p) const {
+  if (p.draws.of_one()) return push_single(*this, p);
   const Moment &q = *p.x[0], &k = *p.x[1], &v = *p.x[2];
   Moment y = series_serves(*this, q, k) ? push_series(*this, p.batch, q, k, v) : push_sampled(*this, p);
   y.noise += v.noise;
@@ -36,6 +37,7 @@ Moment Attention::push(const PushDoor& p) const {
 }
 
 Pulled Attention::pull(const PullDoor& p) const {
+  if (p.draws.of_one()) return pull_single(*this, p);
   Pulled up = series_serves(*this, *p.x[0], *p.x[1]) ? pull_series(*this, p) : pull_sampled(*this, p);
   up.dx[2].damp = p.dy.damp;  // the output grows with the values
   return up;

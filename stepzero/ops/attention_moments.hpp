@@ -12,4 +12,8 @@ Pulled pull_series(const Attention& op, const PullDoor& p);
 Moment push_sampled(const Attention& op, const PushDoor& p);
 Pulled pull_sampled(const Attention& op, const PullDoor& p);
 
+// In one draw of a model: attention_single.cpp
+Moment push_single(const Attention& op, const PushDoor& p);
+Pulled pull_single(const Attention& op, const PullDoor& p);
+
 }  // namespace stepzero

@@ -9,43 +9,25 @@
 // that the wire's noise stands for. Heads are drawn until the standard errors of what they yield are small enough.
 #include <array>
 #include <cmath>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "stepzero/kernels/decompose.hpp"
-#include "stepzero/kernels/products.hpp"
 #include "stepzero/kernels/statistics.hpp"
-#include "stepzero/ops/attention_draw.hpp"
-#include "stepzero/ops/attention_expect.hpp"
+#include "stepzero/ops/attention_heads.hpp"
 #include "stepzero/ops/attention_moments.hpp"
 #include "stepzero/ops/attention_pairs.hpp"
-#include "stepzero/ops/attention_sums.hpp"
 
 namespace stepzero {
 
 namespace {
 
-class Sampler {
+class Sampler : public HeadMaker {
  public:
   static constexpr double enough = 0.0015;   // relative standard error of a second moment; of the entropy in nats
   static constexpr double enough_qk = 0.01;  // and of what reaches q and k
 
   Sampler(const Attention& op, const Batch& batch, std::span<const Moment* const> x, std::span<const Law> theta, Draws draws)
-      : op_(op),
-        batch_(batch),
-        draws_(draws),
-        tokens_(batch.tokens()),
-        q_(*x[0]),
-        k_(*x[1]),
-        v_(*x[2]),
-        spread_(spread(v_.K, batch)),
-        stem_(stem_of(q_, k_)),
-        values_(v_, v_.shared_noise() - (k_.tail ? stem_.noise : 0), batch.length, draws.place) {
-    one_ = op;
-    one_.heads = one_.kv_heads = 1;
-    if (op.buckets > 0) bias_ = theta[0];
-    if (apart()) queries_.emplace(stem_, stem_.noise, batch.length, draws.place + (1ULL << 32));
+      : HeadMaker(op, batch, x, theta, draws), spread_(spread(v_.K, batch)) {
     const double t = static_cast<double>(tokens_), dk = static_cast<double>(op.key_dim);
     together_ = tokens_ <= 64 ? 16 : 4;  // small heads do not wait for each other
     // A third of the effort goes down: what it yields is what everything behind reads.
@@ -56,49 +38,6 @@ class Sampler {
     };
     most_down_ = affords(1.0 / 3, 2 * t * t * (3 * t + 3 * dk));
     most_up_ = affords(2.0 / 3, 2 * t * t * (17 * t + 9 * dk));
-  }
-
-  struct Head {
-    Tensor<float> factor;   // of the redrawn kernel of v, (T, rank)
-    Tensor<float> queries;  // the same of q, where its tokens are others or v is made from a narrow wire of its own
-    Tensor<float> q, k, a;  // a: (T, L), the weights of each token over its own sequence
-    Tensor<float> slope;    // of the softcap, like a
-    Tensor<float> keep;
-    Attention op;
-    Tensor<float> table;  // of learned biases
-    [[nodiscard]] const Tensor<float>& query_factor() const { return queries.rows() > 0 ? queries : factor; }
-  };
-
-  [[nodiscard]] Head head(Index i) const {
-    Tensor<float> stem = queries_ ? queries_->root(i) : Tensor<float>();
-    Head h{k_.tail ? values_.root(i, stem) : values_.root(i),
-           std::move(stem),
-           {},
-           {},
-           Tensor<float>(tokens_, batch_.length),
-           Tensor<float>(op_.softcap > 0 ? tokens_ : 0, batch_.length),
-           Tensor<float>(tokens_, one_.keep()),
-           one_,
-           normals(op_.buckets, 1, "bias", i)};
-    for (Index u = 0; u < op_.buckets; ++u) {
-      h.table(u, 0) = static_cast<float>(bias_.mean + std::sqrt(bias_.variance) * static_cast<double>(h.table(u, 0)));
-    }
-    if (!op_.alibi.empty()) {
-      const double golden = static_cast<double>(i) * 0.6180339887498949;  // spreads any number of heads over the slopes
-      h.op.alibi = {op_.alibi[static_cast<std::size_t>((golden - std::floor(golden)) * static_cast<double>(op_.heads))]};
-    }
-    h.q = draw_side(h.query_factor(), queries_from(), q_, "q", i);
-    h.k = draw_side(h.factor, v_, k_, "k", i);
-    if (k_.tail) draw_tail(h.queries, h.k, i);
-    if (q_.rotary != nullptr) h.q = turned(h.q, *q_.rotary, batch_, 1);
-    if (k_.rotary != nullptr) h.k = turned(h.k, *k_.rotary, batch_, 1);
-    for (Index b = 0; b < batch_.sequences; ++b) {
-      gemm(Trans::no, Trans::yes, static_cast<float>(op_.scale), of(h.q, b), of(h.k, b), 0.0F, rows(h.a, b));
-    }
-    for (Index t = 0; t < tokens_; ++t)
-      h.op.weights(h.a.view().row(t), h.keep.view().row(t), batch_.position(t), batch_.length, slope_row(h, t),
-                   View<const float>(h.table.view()));
-    return h;
   }
 
   [[nodiscard]] Moment push() const {
@@ -182,13 +121,11 @@ class Sampler {
     const Tensor<float> mean_up = kernels::root(G, 1 / std::sqrt(size));
     // Of each head what reaches q and k is known in the mean over the gradients that may come. Drawn gradients tell what is left:
     // what rotations make of it on the way back, and how single draws of a model vary.
-    std::vector<double> others;  // the square of what the other heads put out
-    for (Index t = 0; t < tokens_; ++t) others.push_back(static_cast<double>(op_.heads - 1) * y.K(t, t));
-    const bool leans = 1 - dy.along > 0.01 * static_cast<double>(op_.heads);  // below, it is a hundredth of a part
-    const bool turns = q_.rotary != nullptr || k_.rotary != nullptr || k_.tail;
+    const Leaning leaning(*this, y, dy);
+    const bool turns = this->turns();
     const Index needed = turns || op_.buckets > 0 ? most_up_ : 32;  // heads with drawn gradients
-    struct Slot {
-      Tensor<float> gq, gk, gv, q_before, k_before, k_tail;
+    struct Slot : Reached {
+      Tensor<float> q_before, k_before, k_tail;
       double q_inner = 0, k_inner = 0;  // with the inputs' kernels: what a weight's gradient has of it
       double q_drawn = 0, k_drawn = 0;  // the same of a drawn gradient
       double table = 0;                 // of the positions' biases, drawn
@@ -197,8 +134,8 @@ class Sampler {
     };
     std::vector<Slot> slots(static_cast<std::size_t>(together_));
     const auto square = [&] { return Tensor<float>(tokens_, tokens_); };
-    for (Slot& s : slots) s = {square(), square(), square(), square(), square(), square()};
-    std::vector parts = {&Slot::gq, &Slot::gk, &Slot::gv, &Slot::q_before, &Slot::k_before};
+    for (Slot& s : slots) s = {Reached(tokens_), square(), square(), square()};
+    std::vector<Tensor<float> Slot::*> parts = {&Slot::gq, &Slot::gk, &Slot::gv, &Slot::q_before, &Slot::k_before};
     if (k_.tail) parts.push_back(&Slot::k_tail);
     std::vector<Matrix> sums;
     for (std::size_t i = 0; i < parts.size(); ++i) sums.push_back(zeros(tokens_));
@@ -215,25 +152,15 @@ class Sampler {
           to.spread = spread_of(h);
           to.weight = std::exp(dy.stretch * to.spread);
           const Tensor<float> up = damped(mean_up, h, y, dy.damp, to.weight);
-          gram(to_values(h, up), to.gv);
-          // the softmax takes out what all values share, and without a cap what all keys share: floats could not
-          const bool capped = h.slope.rows() > 0;
-          const Tensor<float> keys = capped ? Tensor<float>() : centred(h.k, batch_);
-          const GivenHead given{whole(h.a, batch_), capped ? whole(by_entry(h.a, h.slope), batch_) : Tensor<float>(), h.q,
-                                capped ? h.k : keys, static_cast<float>(op_.scale)};
-          const Tensor<float> field = product(Trans::yes, Trans::no, up, up);
-          expected_grams(given, gram(centred(h.factor, batch_)), field, to.gq, to.gk);
+          reach(h, up, leaning, to);
           const Tensor<float> V = gram(h.factor);
-          if (leans) take_out_along(given, V, dy.along, others, field, to.gq, to.gk);
           const Tensor<float> of_queries = apart() ? gram(h.queries) : Tensor<float>();
           const Tensor<float>& Q = apart() ? of_queries : V;
           to.q_inner = inner(Q, to.gq);
           to.k_inner = inner(V, to.gk);
           if (i >= needed) return;
-          Sides d = to_scores(h, up, i);
+          const Sides d = turned_back(to_scores(h, up, i));
           to.table = d.table;
-          if (q_.rotary != nullptr) d.q = turned(d.q, *q_.rotary, batch_, -1);
-          if (k_.rotary != nullptr) d.k = turned(d.k, *k_.rotary, batch_, -1);
           gram(d.q, to.q_before);
           gram(d.k, to.k_before);
           if (k_.tail) gram(d.k.view().columns(op_.key_dim - k_.tail->channels, k_.tail->channels), to.k_tail);
@@ -286,52 +213,6 @@ class Sampler {
   }
 
  private:
-  [[nodiscard]] View<const float> of(const Tensor<float>& x, Index b) const { return x.view().slice(b * batch_.length, batch_.length); }
-  [[nodiscard]] View<float> rows(Tensor<float>& x, Index b) const { return x.view().slice(b * batch_.length, batch_.length); }
-  static float* slope_row(Head& h, Index t) { return h.slope.rows() > 0 ? h.slope.view().row(t) : nullptr; }
-  static const float* slope_row(const Head& h, Index t) { return h.slope.rows() > 0 ? h.slope.view().row(t) : nullptr; }
-
-  [[nodiscard]] Tensor<float> normals(Index n, Index columns, const char* name, Index i) const {
-    return node_normals(draws_.place, name, i, n, columns);
-  }
-
-  // Whether q is drawn from a kernel of its own: that of its tokens, or of what a narrow wire to k and v was made from.
-  [[nodiscard]] bool apart() const { return op_.cross || k_.tail; }
-  [[nodiscard]] const Moment& queries_from() const { return apart() ? stem_ : v_; }
-
-  // A head of q or k: the kernel drawn for `from` scaled token by token to theirs, then the norm that the model has.
-  [[nodiscard]] Tensor<float> draw_side(const Tensor<float>& factor, const Moment& from, const Moment& m, const char* name, Index i) const {
-    const Index dk = op_.key_dim;
-    Tensor<float> x = product(Trans::no, Trans::no, factor, normals(factor.cols(), dk, name, i));
-    const Kernel& base = m.before_heads ? *m.before_heads : m.K;
-    const Index tail = m.tail ? m.tail->channels : 0;
-    for (Index t = 0; t < tokens_; ++t) {
-      float* row = x.view().row(t);
-      const double v = from.K(t, t), end = m.tail ? m.tail->K(t, t) : 0;
-      const double front = (static_cast<double>(dk) * base(t, t) - static_cast<double>(tail) * end) / static_cast<double>(dk - tail);
-      auto a = static_cast<float>(v > 0 ? std::sqrt(std::max(front, 0.0) / v) : 0);
-      if (m.unit_heads) {
-        const float square = dot_row(row, row, dk);
-        a = square > 0 ? std::sqrt(static_cast<float>(m.K(t, t) * static_cast<double>(dk)) / square) : 0;
-      }
-      for (Index c = 0; c < dk; ++c) row[c] *= a;
-    }
-    return x;
-  }
-  // The tail's own channels of k.
-  void draw_tail(const Tensor<float>& factor, Tensor<float>& k, Index i) const {
-    const Index tail = k_.tail->channels;
-    const Tensor<float> x = product(Trans::no, Trans::no, factor, normals(factor.cols(), tail, "tail", i));
-    for (Index t = 0; t < tokens_; ++t) std::copy_n(x.view().row(t), tail, k.view().row(t) + (op_.key_dim - tail));
-  }
-
-  // A F
-  [[nodiscard]] Tensor<float> mixed(const Head& h) const {
-    Tensor<float> out(tokens_, h.factor.cols());
-    for (Index b = 0; b < batch_.sequences; ++b) gemm(Trans::no, Trans::no, 1.0F, of(h.a, b), of(h.factor, b), 0.0F, rows(out, b));
-    return out;
-  }
-
   // The logarithm of what tells this head's tokens apart, in units of the mean.
   [[nodiscard]] double spread_of(const Head& h) const {
     const double own = sum_squares(View<const float>(centred(h.factor, batch_)));
@@ -356,54 +237,7 @@ class Sampler {
     return out;
   }
 
-  // A' R
-  [[nodiscard]] Tensor<float> to_values(const Head& h, const Tensor<float>& up) const {
-    Tensor<float> out(tokens_, tokens_);
-    for (Index b = 0; b < batch_.sequences; ++b) {
-      gemm(Trans::yes, Trans::yes, 1.0F, of(h.a, b), up.view().columns(b * batch_.length, batch_.length), 0.0F, rows(out, b));
-    }
-    return out;
-  }
-
-  struct Sides {
-    Tensor<float> q, k;
-    double table = 0;  // squared norm of the biases' gradient
-  };
-
-  [[nodiscard]] Sides to_scores(const Head& h, const Tensor<float>& up, Index i) const {
-    const Tensor<float> dy = product(Trans::yes, Trans::no, up, normals(tokens_, h.factor.cols(), "dy", i));
-    Tensor<float> d(tokens_, batch_.length);
-    Sides out{Tensor<float>(tokens_, op_.key_dim), Tensor<float>(tokens_, op_.key_dim)};
-    const auto c = static_cast<float>(op_.scale);
-    std::vector<double> bias(static_cast<std::size_t>(op_.buckets), 0.0);
-    for (Index b = 0; b < batch_.sequences; ++b) {
-      gemm(Trans::no, Trans::yes, 1.0F, of(dy, b), of(h.factor, b), 0.0F, rows(d, b));
-      for (Index t = b * batch_.length; t < (b + 1) * batch_.length; ++t) {
-        Attention::through_softmax(h.a.view().row(t), d.view().row(t), slope_row(h, t), batch_.length);
-        for (Index j = 0; op_.buckets > 0 && j < batch_.length; ++j) {
-          bias[static_cast<std::size_t>(op_.bucket(j - batch_.position(t)))] += static_cast<double>(d(t, j));
-        }
-      }
-      gemm(Trans::no, Trans::no, c, of(d, b), of(h.k, b), 0.0F, rows(out.q, b));
-      gemm(Trans::yes, Trans::no, c, of(d, b), of(h.q, b), 0.0F, rows(out.k, b));
-    }
-    for (const double g : bias) out.table += g * g;
-    return out;
-  }
-
-  const Attention& op_;
-  const Batch& batch_;
-  Draws draws_;
-  Index tokens_;
-  const Moment& q_;
-  const Moment& k_;
-  const Moment& v_;
-  double spread_;  // of the kernel of v
-  Moment stem_;    // what q is drawn from, where it is not what v is
-  KernelDraw values_;
-  std::optional<KernelDraw> queries_;
-  Law bias_;
-  Attention one_;
+  double spread_;       // of the kernel of v
   Index together_ = 4;  // heads drawn before the errors are looked at
   Index most_down_ = 0, most_up_ = 0;
 };

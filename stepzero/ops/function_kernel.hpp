@@ -7,8 +7,11 @@
 // cut at k_max; what the cut leaves of E f(u)^2 is carried at rho^(k_max+1), which is exact at rho = 1. Functions with a
 // kink converge slowly and have closed forms (arc-cosine kernels).
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <map>
 #include <numbers>
+#include <tuple>
 
 #include "stepzero/core/gauss.hpp"
 #include "stepzero/kernels/phi.hpp"
@@ -25,6 +28,38 @@ std::vector<double> hermite_row(const F& f, double std) {
   double rest = expect([&](double x) { return f(x) * f(x); }, std);
   for (const double x : c) rest -= x * x;
   c.push_back(std::sqrt(std::max(rest, 0.0)));
+  return c;
+}
+
+// Draws of a model ask for much the same again and again: what belongs to standard deviations exp(i / 50) is kept.
+inline constexpr double grid_steps = 50;
+template <class Make>
+const auto& on_grid(int i, const Make& make) {
+  thread_local std::map<int, decltype(make(1.0))> kept;
+  const auto [at, fresh] = kept.try_emplace(i);
+  if (fresh) at->second = make(std::exp(i / grid_steps));
+  return at->second;
+}
+
+// The coefficients at each token's standard deviation, by cubics through the grid's.
+template <class F>
+Matrix hermite_table_by_grid(const Kernel& K, const F& f) {
+  Matrix c(K.tokens(), hermite_cut + 2);
+  for (Index t = 0; t < K.tokens(); ++t) {
+    double* to = c.view().row(t);
+    std::fill_n(to, hermite_cut + 2, 0.0);
+    if (!(K(t, t) > 0)) {
+      std::ranges::copy(hermite_row(f, 0), to);
+      continue;
+    }
+    const double x = std::log(K(t, t)) / 2 * grid_steps, floor = std::floor(x), u = x - floor;
+    const std::array<double, 4> weight = {-u * (u - 1) * (u - 2) / 6, (u + 1) * (u - 1) * (u - 2) / 2, -(u + 1) * u * (u - 2) / 2,
+                                          (u + 1) * u * (u - 1) / 6};
+    for (int i = 0; i < 4; ++i) {
+      const auto& row = on_grid(static_cast<int>(floor) + i - 1, [&](double std) { return hermite_row(f, std); });
+      for (std::size_t k = 0; k < row.size(); ++k) to[k] += weight[static_cast<std::size_t>(i)] * row[k];
+    }
+  }
   return c;
 }
 
@@ -190,6 +225,24 @@ void carry_spread(const Moment& x, const F& f, Moment& y) {
   y.swing = apart * apart * x.swing;
 }
 
+// What f and its slope make of a Gaussian's size.
+struct FunctionSizes {
+  double variance = 0, square = 0, growth = 0, steep = 0, steepening = 0, both = 0;
+  double radials = 0, meet = 0;  // of f'(x) x, and with f
+};
+template <class F, class Slope>
+FunctionSizes function_sizes(const F& f, const Slope& slope, double std) {
+  FunctionSizes out{.variance = std * std};
+  std::tie(out.square, out.growth) = square_and_growth(f, std);
+  std::tie(out.steep, out.steepening) = square_and_growth(slope, std);
+  if (!(out.square > 0 && out.steep > 0)) return out;
+  const auto radial = [&](double u) { return slope(u) * u; };
+  out.both = expect([&](double u) { return f(u) * f(u) * slope(u) * slope(u); }, std) / (out.square * out.steep) - 1;
+  out.radials = expect([&](double u) { return radial(u) * radial(u); }, std);
+  out.meet = expect([&](double u) { return f(u) * radial(u); }, std);
+  return out;
+}
+
 // Where f(x) came out large in one draw a norm behind it has made the gradient small (damp), and taken out what lies along
 // f(x) (along); f'(x) may be large there.
 template <class F, class Slope>
@@ -197,35 +250,33 @@ void feel_size(const PullDoor& p, const F& f, const Slope& slope, Adjoint& dx) {
   if (p.dy.damp == 0 && p.dy.along == 1 && p.dy.twin == 0) return;
   const Moment& x = *p.x[0];
   const double std = mean_std(x.K);
-  const auto [square, growth] = square_and_growth(f, std);
-  const auto [steep, steepening] = square_and_growth(slope, std);
-  if (!(square > 0 && steep > 0)) return;
-  const double both = expect([&](double u) { return f(u) * f(u) * slope(u) * slope(u); }, std) / (square * steep) - 1;
+  if (!(std > 0)) return;
+  const auto at = [&](double sd) { return function_sizes(f, slope, sd); };
+  const FunctionSizes e = p.draws.of_one() ? on_grid(static_cast<int>(std::lround(std::log(std) * grid_steps)), at) : at(std);
+  if (!(e.square > 0 && e.steep > 0)) return;
   const double n = static_cast<double>(std::max<Index>(x.width, 1));
-  dx.G = dx.G.scaled(1 - p.dy.damp * growth * steepening * x.token_drift - (p.dy.damp + 1 - p.dy.along) * both / n);
-  dx.damp = p.dy.damp * growth - steepening;
+  dx.G = dx.G.scaled(1 - p.dy.damp * e.growth * e.steepening * x.token_drift - (p.dy.damp + 1 - p.dy.along) * e.both / n);
+  dx.damp = p.dy.damp * e.growth - e.steepening;
   // <dx, x> = <dy, f'(x) x>, and dy has less along f(x)
-  const auto radial = [&](double u) { return slope(u) * u; };
-  const double radials = expect([&](double u) { return radial(u) * radial(u); }, std);
-  const double meet = expect([&](double u) { return f(u) * radial(u); }, std);
-  dx.along = (radials - (1 - p.dy.along) * meet * meet / square) / (steep * std * std);
-  dx.twin = p.dy.twin * meet / std::sqrt(square * radials);
+  dx.along = std::max((e.radials - (1 - p.dy.along) * e.meet * e.meet / e.square) / (e.steep * e.variance), 0.0);
+  dx.twin = p.dy.twin * e.meet / std::sqrt(e.square * e.radials);
 }
 
 template <class F>
 Moment push_function(const PushDoor& p, const F& f) {
   const Moment& x = *p.x[0];
   Moment y;
-  const Matrix c = hermite_table(x.K, f);
+  const Matrix c = p.draws.of_one() ? hermite_table_by_grid(x.K, f) : hermite_table(x.K, f);
   y.K = function_kernel(x, c);
   for (Index t = 0; t < x.K.tokens(); ++t) y.mean.push_back(c(t, 0));  // h_0 = 1
-  carry_spread(x, f, y);
+  if (!p.draws.of_one()) carry_spread(x, f, y);
   return y;
 }
 
 template <class F>
 Pulled pull_function(const PullDoor& p, const F& slope) {
-  const Kernel E = function_kernel(*p.x[0], hermite_table(p.x[0]->K, slope));
+  const Kernel& K = p.x[0]->K;
+  const Kernel E = function_kernel(*p.x[0], p.draws.of_one() ? hermite_table_by_grid(K, slope) : hermite_table(K, slope));
   return {{{Kernel::from(E.tokens(), [&](Index t, Index s) { return p.dy.G(t, s) * E(t, s); })}}, {}};
 }
 
@@ -277,7 +328,7 @@ Moment push_closed(const PushDoor& p, const F& f, ClosedForm kernel, double (*me
   y.K = closed_kernel(*p.x[0], kernel);
   y.mean.resize(static_cast<std::size_t>(K.tokens()));
   for (Index t = 0; t < K.tokens(); ++t) y.mean[static_cast<std::size_t>(t)] = mean(K(t, t));
-  carry_spread(*p.x[0], f, y);
+  if (!p.draws.of_one()) carry_spread(*p.x[0], f, y);
   return y;
 }
 

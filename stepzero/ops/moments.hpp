@@ -111,6 +111,12 @@ struct Moment {
     for (double& j : jitter) j *= factor;
     for (double& j : fresh) j *= factor;
   }
+  // Of one draw nothing varies: what a rule says of other draws is dropped.
+  void settle() {
+    noise = drift = token_drift = lone = sampling = swing = along = thins = 0;
+    jitter.clear();
+    fresh.clear();
+  }
   [[nodiscard]] double own_sampling() const { return width > 0 ? sampling / static_cast<double>(width) : 0; }
   [[nodiscard]] double mean_at(Index t) const { return mean.empty() ? 0 : mean[static_cast<std::size_t>(t)]; }
   [[nodiscard]] double own_at(Index t) const { return own.empty() ? 0 : own[static_cast<std::size_t>(t)]; }
@@ -135,12 +141,17 @@ struct Adjoint {
   double level = 0;        // variance over draws of ln trace(G). A pull sets what it adds; the walk carries the rest
   double noise = 0;        // like Moment::noise, likewise carried by the walk
   double weight_gain = 1;  // E<K, G> over draws, in units of the product of the means: the weight's gradient feels their covariance
+
+  void settle() { damp = stretch = level = noise = 0; }  // as of a Moment
 };
 
 // For rules that draw: a stream of the node's own, and how many floating-point operations it may spend.
 struct Draws {
   std::uint64_t place = 0;
   double effort = 1e10;
+  Index single = -1;  // the kernels are those of this one draw of a model, and so is what the rule yields; -1: the mean over draws
+
+  [[nodiscard]] bool of_one() const { return single >= 0; }
 };
 
 struct PushDoor {

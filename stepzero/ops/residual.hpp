@@ -9,6 +9,7 @@
 // Assumes    the branch ends in a matrix of zero mean, so that stream and branch are uncorrelated
 // Derived in docs/derivations/residual.md
 #include "stepzero/ops/position.hpp"
+#include "stepzero/ops/single_draw.hpp"
 
 namespace stepzero {
 
@@ -51,7 +52,8 @@ struct Residual {
     const double b = branch_scale * branch_scale;
     const Index tokens = x.K.tokens();
     Moment y;
-    y.K = Kernel::from(tokens, [&](Index t, Index s) { return a * x.K(t, s) + b * f.K(t, s); });  // (4)
+    y.K = p.draws.of_one() ? gram_of_sum(x.K, f.K, skip_scale, branch_scale, width, p.draws)
+                           : Kernel::from(tokens, [&](Index t, Index s) { return a * x.K(t, s) + b * f.K(t, s); });  // (4)
     y.mean.resize(static_cast<std::size_t>(tokens));
     y.own.resize(static_cast<std::size_t>(tokens));
     for (Index t = 0; t < tokens; ++t) {
@@ -91,7 +93,7 @@ struct Residual {
     const double a = skip_scale * skip_scale;
     const double b = branch_scale * branch_scale;
     // a gradient that is orthogonal to the sum is not so to its parts
-    const double share = a * p.x[0]->K.trace() / std::max(p.y.K.trace(), 1e-300);
+    const double share = std::min(a * p.x[0]->K.trace() / std::max(p.y.K.trace(), 1e-300), 1.0);  // in one draw they may lean apart
     const double along = p.dy.along;
     return {{{.G = p.dy.G.scaled(a), .along = share * along + 1 - share, .flat = p.dy.flat, .damp = share * p.dy.damp},
              {.G = p.dy.G.scaled(b), .along = (1 - share) * along + share, .flat = p.dy.flat, .damp = (1 - share) * p.dy.damp}},

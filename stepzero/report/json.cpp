@@ -102,6 +102,7 @@ std::string to_json(const Signal& s) {
         {"from", s.extension->from}, {"median", json_number(s.extension->median)}, {"nearly_all", json_number(s.extension->nearly_all)}};
   }
   if (!s.dtype.empty()) out["dtype"] = s.dtype;
+  if (s.kernel_draws > 0) out["kernel_draws"] = s.kernel_draws;
   if (!s.jacobians.empty()) out["jacobians"] = json_list(s.jacobians);
   return dump(out);
 }

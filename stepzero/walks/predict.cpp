@@ -8,14 +8,14 @@
 #include "stepzero/core/memory.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/ops/function_kernel.hpp"
+#include "stepzero/walks/laws.hpp"
 #include "stepzero/walks/measure.hpp"
 #include "stepzero/walks/meet.hpp"
+#include "stepzero/walks/predict_drawn.hpp"
 
 namespace stepzero {
 
 namespace {
-
-Law law_of(const Distribution& d, bool token_table) { return {d.mean, d.std() * d.std(), token_table}; }
 
 // Mean over pairs of different positions of one sequence of K_ts / sqrt(K_tt K_ss), averaged over the batch.
 double token_cosine(const Kernel& K, Index sequences, double shrink = 0) {
@@ -86,6 +86,7 @@ class Walk {
     }
     signal_.gradient_norm.predicted = std::sqrt(total);
     if (total > 0) signal_.gradient_norm.spread = deviation / (2 * std::sqrt(total));
+    if (options.draws) signal_.kernel_draws = refine_by_draws(graph_, batch_, assignment_, signal_);
     fill_growth(signal_, &Value::predicted);
     return std::move(signal_);
   }
@@ -94,14 +95,6 @@ class Walk {
   [[nodiscard]] std::vector<const Moment*> inputs_of(const Node& node) const {
     std::vector<const Moment*> list;
     for (const int wire : node.inputs) list.push_back(&moments_[static_cast<std::size_t>(wire)]);
-    return list;
-  }
-  [[nodiscard]] std::vector<Law> laws_of(const Node& node) const {
-    std::vector<Law> list;
-    for (const ParamUse& use : node.params) {
-      const bool table = graph_.params[static_cast<std::size_t>(use.param)].role == Role::token_embedding;
-      list.push_back(law_of(assignment_.of(use), table));
-    }
     return list;
   }
   [[nodiscard]] double effort() const {
@@ -129,7 +122,7 @@ class Walk {
   void push(std::size_t i) {
     const Node& node = graph_.nodes[i];
     const auto x = inputs_of(node);
-    const auto theta = laws_of(node);
+    const auto theta = laws_of(graph_, node, assignment_);
     moments_[i] = std::visit([&](const auto& op) { return op.push({batch_, x, theta, draws_down(i)}); }, node.op);
     moments_[i].width = channels_of(node.op);
     if (!short_) moments_[i].keep = nullptr;
@@ -229,7 +222,7 @@ class Walk {
   void pull(std::size_t i) {
     const Node& node = graph_.nodes[i];
     const auto x = inputs_of(node);
-    const auto theta = laws_of(node);
+    const auto theta = laws_of(graph_, node, assignment_);
     const PullDoor door{batch_, x, theta, moments_[i], adjoints_[i], draws(i)};
     Pulled pulled = std::visit([&](const auto& op) { return op.pull(door); }, node.op);
     double level = adjoints_[i].level;

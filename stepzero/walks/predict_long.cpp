@@ -112,7 +112,9 @@ Expected<Signal> predict_any(const Graph& graph, const Architecture& a, const Ba
   const Index n = options.longest > 0 ? options.longest : turns(graph) ? 256 : 512;
   if (batch.length <= n) {
     if (auto fits = check_kernels(graph, a, batch); !fits) return std::unexpected(fits.error());
-    return predict(graph, a, batch, scheme, options);
+    PredictOptions whole = options;
+    whole.draws = true;
+    return predict(graph, a, batch, scheme, whole);
   }
   if (auto fits = check_kernels(graph, a, first_tokens(batch, n)); !fits) return std::unexpected(fits.error());
   std::array<Signal, 4> at;  // n/8, n/4, n/2, n

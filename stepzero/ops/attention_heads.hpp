@@ -1,0 +1,105 @@
+#pragma once
+// One synthetic head of an attention: how it is drawn from the kernels of its inputs, and what goes through it up and down.
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stepzero/ops/attention.hpp"
+#include "stepzero/ops/attention_draw.hpp"
+#include "stepzero/ops/attention_sums.hpp"
+
+namespace stepzero {
+
+class HeadMaker {
+ public:
+  HeadMaker(const Attention& op, const Batch& batch, std::span<const Moment* const> x, std::span<const Law> theta, Draws draws);
+
+  struct Head {
+    Tensor<float> factor;   // of the redrawn kernel of v, (T, rank)
+    Tensor<float> queries;  // the same of q, where its tokens are others or v is made from a narrow wire of its own
+    Tensor<float> q, k, a;  // a: (T, L), the weights of each token over its own sequence
+    Tensor<float> slope;    // of the softcap, like a
+    Tensor<float> keep;
+    Attention op;
+    Tensor<float> table;         // of learned biases
+    Tensor<float> drawn_values;  // the head's own, over sqrt(their channels), in one draw of a model
+    [[nodiscard]] const Tensor<float>& query_factor() const { return queries.rows() > 0 ? queries : factor; }
+    [[nodiscard]] const Tensor<float>& values() const { return drawn_values.rows() > 0 ? drawn_values : factor; }
+  };
+  // Numbered by i: the same every time.
+  [[nodiscard]] Head head(Index i) const;
+  // The values of head i's own, where one draw of a model is made.
+  void draw_values(Head& h, Index i) const;
+
+  [[nodiscard]] bool turns() const { return q_.rotary != nullptr || k_.rotary != nullptr || k_.tail; }
+
+  // A F
+  [[nodiscard]] Tensor<float> mixed(const Head& h) const;
+
+  // What the gradient cannot have along the output of all heads.
+  struct Leaning {
+    bool leans;
+    double along;
+    std::vector<double> others;  // the square of what the other heads put out
+
+    Leaning(const HeadMaker& s, const Moment& y, const Adjoint& dy)
+        : leans(1 - dy.along > 0.01 * static_cast<double>(s.op_.heads)), along(dy.along) {  // below, it is a hundredth of a part
+      for (Index t = 0; t < s.tokens_; ++t) others.push_back(static_cast<double>(s.op_.heads - 1) * y.K(t, t));
+    }
+  };
+
+  // What reaches q, k and v of one head, in the mean over gradients.
+  struct Reached {
+    Tensor<float> gq, gk, gv;
+    Reached() = default;
+    explicit Reached(Index n) : gq(n, n), gk(n, n), gv(n, n) {}
+  };
+  void reach(const Head& h, const Tensor<float>& up, const Leaning& leaning, Reached& to) const;
+
+  // A drawn gradient, through the scores.
+  struct Sides {
+    Tensor<float> q, k;
+    double table = 0;  // squared norm of the biases' gradient
+  };
+  [[nodiscard]] Sides to_scores(const Head& h, const Tensor<float>& up, Index i) const;
+  // The same before the heads turned.
+  [[nodiscard]] Sides turned_back(Sides d) const;
+
+ protected:
+  [[nodiscard]] View<const float> of(const Tensor<float>& x, Index b) const { return x.view().slice(b * batch_.length, batch_.length); }
+  [[nodiscard]] View<float> rows(Tensor<float>& x, Index b) const { return x.view().slice(b * batch_.length, batch_.length); }
+  static float* slope_row(Head& h, Index t) { return h.slope.rows() > 0 ? h.slope.view().row(t) : nullptr; }
+  static const float* slope_row(const Head& h, Index t) { return h.slope.rows() > 0 ? h.slope.view().row(t) : nullptr; }
+
+  [[nodiscard]] Tensor<float> normals(Index n, Index columns, const char* name, Index i) const {
+    return node_normals(draws_.place, name, i, n, columns);
+  }
+  // Where the numbers of head i come from: in one draw of a model heads share keys and values, and opposite draws their numbers.
+  [[nodiscard]] Index shared_by(Index i) const { return i / (op_.heads / op_.kv_heads); }
+  [[nodiscard]] Index stream_of_query(Index i) const { return draws_.of_one() ? draws_.single / 2 * op_.heads + i : i; }
+  [[nodiscard]] Index stream_of_key(Index i) const { return draws_.of_one() ? draws_.single / 2 * op_.kv_heads + shared_by(i) : i; }
+
+  // Whether q is drawn from a kernel of its own: that of its tokens, or of what a narrow wire to k and v was made from.
+  [[nodiscard]] bool apart() const { return op_.cross || k_.tail; }
+  [[nodiscard]] const Moment& queries_from() const { return apart() ? stem_ : v_; }
+
+  [[nodiscard]] Tensor<float> draw_side(const Tensor<float>& factor, const Moment& from, const Moment& m, const char* name, Index i) const;
+  void draw_tail(const Tensor<float>& factor, Tensor<float>& k, Index i) const;
+  [[nodiscard]] Tensor<float> to_values(const Head& h, const Tensor<float>& up) const;
+
+  const Attention& op_;
+  const Batch& batch_;
+  Draws draws_;
+  Index tokens_;
+  const Moment& q_;
+  const Moment& k_;
+  const Moment& v_;
+  Moment stem_;  // what q is drawn from, where it is not what v is
+  KernelDraw values_;
+  std::optional<KernelDraw> queries_;
+  Law bias_;
+  Attention one_;
+};
+
+}  // namespace stepzero

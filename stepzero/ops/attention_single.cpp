@@ -1,0 +1,74 @@
+// The moment doors of attention in one draw of a model: its own heads, drawn once, with values of their own. Given them, what comes up
+// is known in the mean over gradients; where heads turn its kernel before the turn is drawn.
+#include <array>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "stepzero/kernels/decompose.hpp"
+#include "stepzero/ops/attention_heads.hpp"
+#include "stepzero/ops/attention_moments.hpp"
+#include "stepzero/ops/single_draw.hpp"
+
+namespace stepzero {
+
+Moment push_single(const Attention& op, const PushDoor& p) {
+  const HeadMaker maker(op, p.batch, p.x, p.theta, p.draws);
+  const auto heads = std::make_shared<std::vector<HeadMaker::Head>>();  // they stay for the way up
+  const Index tokens = p.batch.tokens();
+  Tensor<float> all(tokens, op.heads * op.value_dim);
+  Moment out;
+  AttentionSummary& sum = out.attention.emplace();
+  const double share = 1 / static_cast<double>(op.heads);
+  for (Index i = 0; i < op.heads; ++i) {
+    HeadMaker::Head& h = heads->emplace_back(maker.head(i));
+    maker.draw_values(h, i);
+    const Tensor<float> mix = maker.mixed(h);
+    for (Index t = 0; t < tokens; ++t) std::copy_n(mix.view().row(t), mix.cols(), all.view().row(t) + i * mix.cols());
+    const AttentionSummary own = h.op.summary(p.batch, View<const float>(h.keep.view()));
+    sum.score_variance += share * (own.score_variance + (1 - share) * own.mean_score * own.mean_score);
+    sum.entropy += share * own.entropy;
+    sum.sum_squares += share * own.sum_squares;
+  }
+  out.K = gram_in_double(all, share);
+  out.keep = heads;
+  return out;
+}
+
+Pulled pull_single(const Attention& op, const PullDoor& p) {
+  const Kernel& G = p.dy.G;
+  const Index tokens = p.batch.tokens();
+  const double size = G.trace() / static_cast<double>(tokens);  // floats stay in range
+  if (!(size > 0)) return {{{G}, {G}, {G}}, {}};
+  const HeadMaker maker(op, p.batch, p.x, p.theta, p.draws);
+  const Tensor<float> up = kernels::root(G, 1 / std::sqrt(size));
+  const HeadMaker::Leaning leaning(maker, p.y, p.dy);
+  HeadMaker::Reached to(tokens);
+  std::array<Matrix, 5> sums = {zeros(tokens), zeros(tokens), zeros(tokens), zeros(tokens), zeros(tokens)};
+  const auto& heads = *std::static_pointer_cast<const std::vector<HeadMaker::Head>>(p.y.keep);
+  for (Index i = 0; i < op.heads; ++i) {
+    const HeadMaker::Head& h = heads[static_cast<std::size_t>(i)];
+    maker.reach(h, up, leaning, to);
+    add(to.gq, sums[0]);
+    add(to.gk, sums[1]);
+    add(to.gv, sums[2]);
+    if (!maker.turns()) continue;
+    const HeadMaker::Sides d = maker.turned_back(maker.to_scores(h, up, p.draws.single * op.heads + i));
+    gram(d.q, to.gq);
+    gram(d.k, to.gk);
+    add(to.gq, sums[3]);
+    add(to.gk, sums[4]);
+  }
+  const double share = size / static_cast<double>(op.heads);
+  const auto side = [&](std::size_t part) {
+    const Kernel g = mean_of(sums[part], share);
+    if (!maker.turns()) return Adjoint{.G = g, .before_rotary = g};
+    // sizes that are put right spoil what cancels over the tokens, of which a weight's gradient is made where they are alike
+    const Kernel drawn = mean_of(sums[part + 3], share), before = with_sizes(drawn, drawn, g);
+    const double plain = frobenius(p.x[2]->K, before);
+    return Adjoint{.G = g, .before_rotary = before, .weight_gain = plain > 0 ? frobenius(p.x[2]->K, drawn) / plain : 1};
+  };
+  return {{side(0), side(1), {.G = mean_of(sums[2], share)}}, {}};
+}
+
+}  // namespace stepzero

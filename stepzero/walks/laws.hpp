@@ -1,0 +1,20 @@
+#pragma once
+// What a scheme says of the parameters that a node uses, as the moment doors want it.
+#include <vector>
+
+#include "stepzero/graph/graph.hpp"
+#include "stepzero/schemes/scheme.hpp"
+
+namespace stepzero {
+
+inline std::vector<Law> laws_of(const Graph& graph, const Node& node, const Assignment& assignment) {
+  std::vector<Law> list;
+  for (const ParamUse& use : node.params) {
+    const Distribution& d = assignment.of(use);
+    const bool table = graph.params[static_cast<std::size_t>(use.param)].role == Role::token_embedding;
+    list.push_back({d.mean, d.std() * d.std(), table});
+  }
+  return list;
+}
+
+}  // namespace stepzero
