@@ -53,6 +53,7 @@ class Sampler : public HeadMaker {
     Seen<5> seen;
     AttentionSummary sum;
     Pairs pairs(tokens_);
+    const bool few = op_.heads <= 32;  // of more, what pairs differ by from head to head is in no draw
     Power<1> grows;
     MeanWeights weights;
     const double apart =
@@ -75,7 +76,7 @@ class Sampler : public HeadMaker {
           for (const Slot& s : slots) {
             add(s.K, K);
             size += s.size;
-            pairs.add(s.K);
+            if (few) pairs.add(s.K);
             if (op_.kv_heads < op_.heads) weights.add(s.a);
             grows.add(s.spread, {trace(s.K) / s.size});
             const double variance = s.summary.score_variance + apart * s.summary.mean_score * s.summary.mean_score;
@@ -95,11 +96,11 @@ class Sampler : public HeadMaker {
     // of the model's own number of heads in one draw
     const double h = static_cast<double>(op_.heads);
     const double level = seen.variance(0) / (seen.mean(0) * seen.mean(0));
-    const auto [varies, lone] = pairs.sizes(K, share, level);
+    const auto [varies, lone] = few ? pairs.sizes(K, share, level) : Pairs::Sizes{level, 0};
     out.token_drift = varies / h;
     out.drift = level / h;
     // the kernel of the values is one for all heads
-    for (Index t = 0; t < tokens_; ++t) {
+    for (Index t = 0; few && t < tokens_; ++t) {
       const double noise = pairs.noise(K, share, t - batch_.position(t), t) - v_.shared_noise() - v_.jitter_at(t);
       out.fresh.push_back(std::max(noise, 0.0) / h);
     }

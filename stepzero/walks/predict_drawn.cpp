@@ -157,6 +157,14 @@ struct Mean {
   }
 };
 
+// Where single logits decide, the loss draws its softmax for every token: too much for every draw.
+bool sharp_loss(const Graph& graph, const Signal& signal) {
+  const auto* loss = std::get_if<CrossEntropy>(&graph.nodes.back().op);
+  if (loss == nullptr || graph.nodes.size() < 2) return true;
+  const double variance = signal.nodes[graph.nodes.size() - 2].forward.second_moment.predicted.value_or(0);
+  return !(std::expm1(1.5 * variance) < 0.01 * static_cast<double>(loss->vocab));
+}
+
 bool nearly_all_sure(const std::vector<Mean>& list) {
   const auto sure = std::ranges::count_if(list, [](const Mean& m) { return m.sure(); });
   return static_cast<double>(sure) >= 0.98 * static_cast<double>(list.size());
@@ -167,6 +175,7 @@ bool nearly_all_sure(const std::vector<Mean>& list) {
 Index refine_by_draws(const Graph& graph, const Batch& batch, const Assignment& laws, Signal& signal) {
   constexpr double effort = 1.2e11;  // a second and a half on two cores
   constexpr Index together = 16, least = 64, most = 1024;
+  if (sharp_loss(graph, signal)) return 0;
   const Drawer drawer(graph, batch, laws);
   const Index affords = drawer.possible() ? static_cast<Index>(std::min(effort / drawer.cost(), static_cast<double>(most))) : 0;
   if (affords < least) return 0;
