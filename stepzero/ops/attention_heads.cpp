@@ -71,14 +71,13 @@ Tensor<float> HeadMaker::mixed(const Head& h) const {
   return out;
 }
 
-void HeadMaker::reach(const Head& h, const Tensor<float>& up, const Leaning& leaning, Reached& to) const {
+void HeadMaker::reach(const Head& h, const Tensor<float>& up, const Tensor<float>& field, const Leaning& leaning, Reached& to) const {
   gram(to_values(h, up), to.gv);
   // the softmax takes out what all values share, and without a cap what all keys share: floats could not
   const bool capped = h.slope.rows() > 0;
   const Tensor<float> keys = capped ? Tensor<float>() : centred(h.k, batch_);
   const GivenHead given{whole(h.a, batch_), capped ? whole(by_entry(h.a, h.slope), batch_) : Tensor<float>(), h.q, capped ? h.k : keys,
                         static_cast<float>(op_.scale)};
-  const Tensor<float> field = product(Trans::yes, Trans::no, up, up);
   expected_grams(given, gram(centred(h.values(), batch_)), field, to.gq, to.gk);
   if (leaning.leans) take_out_along(given, gram(h.values()), leaning.along, leaning.others, field, to.gq, to.gk);
 }

@@ -55,7 +55,8 @@ class HeadMaker {
     Reached() = default;
     explicit Reached(Index n) : gq(n, n), gk(n, n), gv(n, n) {}
   };
-  void reach(const Head& h, const Tensor<float>& up, const Leaning& leaning, Reached& to) const;
+  // up: the root of the gradient's kernel, field: the kernel itself
+  void reach(const Head& h, const Tensor<float>& up, const Tensor<float>& field, const Leaning& leaning, Reached& to) const;
 
   // A drawn gradient, through the scores.
   struct Sides {

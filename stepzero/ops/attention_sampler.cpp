@@ -53,7 +53,6 @@ class Sampler : public HeadMaker {
     Seen<5> seen;
     AttentionSummary sum;
     Pairs pairs(tokens_);
-    const bool few = op_.heads <= 32;  // of more, what pairs differ by from head to head is in no draw
     Power<1> grows;
     MeanWeights weights;
     const double apart =
@@ -76,7 +75,7 @@ class Sampler : public HeadMaker {
           for (const Slot& s : slots) {
             add(s.K, K);
             size += s.size;
-            if (few) pairs.add(s.K);
+            if (few()) pairs.add(s.K);
             if (op_.kv_heads < op_.heads) weights.add(s.a);
             grows.add(s.spread, {trace(s.K) / s.size});
             const double variance = s.summary.score_variance + apart * s.summary.mean_score * s.summary.mean_score;
@@ -96,11 +95,11 @@ class Sampler : public HeadMaker {
     // of the model's own number of heads in one draw
     const double h = static_cast<double>(op_.heads);
     const double level = seen.variance(0) / (seen.mean(0) * seen.mean(0));
-    const auto [varies, lone] = few ? pairs.sizes(K, share, level) : Pairs::Sizes{level, 0};
+    const auto [varies, lone] = few() ? pairs.sizes(K, share, level) : Pairs::Sizes{level, 0};
     out.token_drift = varies / h;
     out.drift = level / h;
     // the kernel of the values is one for all heads
-    for (Index t = 0; few && t < tokens_; ++t) {
+    for (Index t = 0; few() && t < tokens_; ++t) {
       const double noise = pairs.noise(K, share, t - batch_.position(t), t) - v_.shared_noise() - v_.jitter_at(t);
       out.fresh.push_back(std::max(noise, 0.0) / h);
     }
@@ -122,6 +121,7 @@ class Sampler : public HeadMaker {
     const Tensor<float> mean_up = kernels::root(G, 1 / std::sqrt(size));
     // Of each head what reaches q and k is known in the mean over the gradients that may come. Drawn gradients tell what is left:
     // what rotations make of it on the way back, and how single draws of a model vary.
+    const Tensor<float> mean_field = product(Trans::yes, Trans::no, mean_up, mean_up);
     const Leaning leaning(*this, y, dy);
     const bool turns = this->turns();
     const Index needed = turns || op_.buckets > 0 ? most_up_ : 32;  // heads with drawn gradients
@@ -152,8 +152,9 @@ class Sampler : public HeadMaker {
           const Head h = head(i);
           to.spread = spread_of(h);
           to.weight = std::exp(dy.stretch * to.spread);
-          const Tensor<float> up = damped(mean_up, h, y, dy.damp, to.weight);
-          reach(h, up, leaning, to);
+          const std::vector<float> w = damped(h, y, dy.damp, to.weight);
+          const Tensor<float> up = weighed(mean_up, w, false);
+          reach(h, up, weighed(mean_field, w, true), leaning, to);
           const Tensor<float> V = gram(h.factor);
           const Tensor<float> of_queries = apart() ? gram(h.queries) : Tensor<float>();
           const Tensor<float>& Q = apart() ? of_queries : V;
@@ -220,23 +221,32 @@ class Sampler : public HeadMaker {
     return spread_ > 1e-9 * v_.K.trace() && own > 0 ? std::log(own / spread_) : 0;
   }
 
-  // The root of the gradient's kernel as this head sees it: where its weights are sharp the token grows, and a norm behind
+  // How much larger the gradient at each token is as this head sees it: where its weights are sharp the token grows, and a norm behind
   // divides the gradient. A head is one of several, and the mean over heads is G.
-  [[nodiscard]] Tensor<float> damped(const Tensor<float>& up, const Head& h, const Moment& y, double damp, double weight) const {
-    Tensor<float> out(up.rows(), up.cols());
-    for (Index i = 0; i < up.size(); ++i) out.data()[i] = up.data()[i] * static_cast<float>(std::sqrt(weight));
-    if (damp == 0) return out;
+  [[nodiscard]] std::vector<float> damped(const Head& h, const Moment& y, double damp, double weight) const {
+    std::vector<float> w(static_cast<std::size_t>(tokens_), static_cast<float>(std::sqrt(weight)));
+    if (damp == 0 || !few()) return w;
     const Tensor<float> mix = mixed(h);
     const double heads = static_cast<double>(op_.heads);
     const double mean = 1 + damp * (damp + 1) / 2 * std::max(y.token_drift - v_.token_drift, 0.0) / heads;  // E u^-damp
     for (Index t = 0; t < tokens_; ++t) {
       const float* row = mix.view().row(t);
       const double u = y.K(t, t) > 0 ? 1 + (static_cast<double>(dot_row(row, row, mix.cols())) / y.K(t, t) - 1) / heads : 1;
-      const auto w = static_cast<float>(std::sqrt(std::pow(u, -damp) / mean));
-      for (Index r = 0; r < out.rows(); ++r) out(r, t) *= w;
+      w[static_cast<std::size_t>(t)] *= static_cast<float>(std::sqrt(std::pow(u, -damp) / mean));
+    }
+    return w;
+  }
+  // x with its columns, and where `rows` says so its rows, that much larger
+  static Tensor<float> weighed(const Tensor<float>& x, const std::vector<float>& w, bool rows) {
+    Tensor<float> out(x.rows(), x.cols());
+    for (Index t = 0; t < x.rows(); ++t) {
+      const float own = rows ? w[static_cast<std::size_t>(t)] : 1;
+      for (Index s = 0; s < x.cols(); ++s) out(t, s) = x(t, s) * own * w[static_cast<std::size_t>(s)];
     }
     return out;
   }
+  // Of more heads, what a single one does is in no draw.
+  [[nodiscard]] bool few() const { return op_.heads <= 32; }
 
   double spread_;       // of the kernel of v
   Index together_ = 4;  // heads drawn before the errors are looked at

@@ -42,13 +42,14 @@ Pulled pull_single(const Attention& op, const PullDoor& p) {
   if (!(size > 0)) return {{{G}, {G}, {G}}, {}};
   const HeadMaker maker(op, p.batch, p.x, p.theta, p.draws);
   const Tensor<float> up = kernels::root(G, 1 / std::sqrt(size));
+  const Tensor<float> field = product(Trans::yes, Trans::no, up, up);
   const HeadMaker::Leaning leaning(maker, p.y, p.dy);
   HeadMaker::Reached to(tokens);
   std::array<Matrix, 5> sums = {zeros(tokens), zeros(tokens), zeros(tokens), zeros(tokens), zeros(tokens)};
   const auto& heads = *std::static_pointer_cast<const std::vector<HeadMaker::Head>>(p.y.keep);
   for (Index i = 0; i < op.heads; ++i) {
     const HeadMaker::Head& h = heads[static_cast<std::size_t>(i)];
-    maker.reach(h, up, leaning, to);
+    maker.reach(h, up, field, leaning, to);
     add(to.gq, sums[0]);
     add(to.gk, sums[1]);
     add(to.gv, sums[2]);

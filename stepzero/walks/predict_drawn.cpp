@@ -157,12 +157,14 @@ struct Mean {
   }
 };
 
-// Where single logits decide, the loss draws its softmax for every token: too much for every draw.
-bool sharp_loss(const Graph& graph, const Signal& signal) {
+// Where single logits decide, the loss draws its softmax for every token, down and up (cross_entropy_moments.cpp).
+double cost_of_loss(const Graph& graph, const Signal& signal, Index tokens) {
   const auto* loss = std::get_if<CrossEntropy>(&graph.nodes.back().op);
-  if (loss == nullptr || graph.nodes.size() < 2) return true;
+  if (loss == nullptr || graph.nodes.size() < 2) return 0;
+  const double vocab = static_cast<double>(loss->vocab);
   const double variance = signal.nodes[graph.nodes.size() - 2].forward.second_moment.predicted.value_or(0);
-  return !(std::expm1(1.5 * variance) < 0.01 * static_cast<double>(loss->vocab));
+  const bool drawn = !(std::expm1(1.2 * variance) < 0.01 * vocab);
+  return drawn ? 2 * static_cast<double>(tokens) * std::max(8192.0, 32 * vocab) * 400 : 0;
 }
 
 bool nearly_all_sure(const std::vector<Mean>& list) {
@@ -175,9 +177,9 @@ bool nearly_all_sure(const std::vector<Mean>& list) {
 Index refine_by_draws(const Graph& graph, const Batch& batch, const Assignment& laws, Signal& signal) {
   constexpr double effort = 1.2e11;  // a second and a half on two cores
   constexpr Index together = 16, least = 64, most = 1024;
-  if (sharp_loss(graph, signal)) return 0;
   const Drawer drawer(graph, batch, laws);
-  const Index affords = drawer.possible() ? static_cast<Index>(std::min(effort / drawer.cost(), static_cast<double>(most))) : 0;
+  const double cost = drawer.cost() + cost_of_loss(graph, signal, batch.tokens());
+  const Index affords = drawer.possible() ? static_cast<Index>(std::min(effort / cost, static_cast<double>(most))) : 0;
   if (affords < least) return 0;
   std::vector<Mean> nodes(graph.nodes.size() - 1), params(graph.params.size());  // but for the loss, whose gradient is 1
   std::vector<Drawer::Numbers> slots(together);

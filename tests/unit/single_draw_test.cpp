@@ -223,6 +223,10 @@ TEST(SingleDraw, WhatIsNotDrawnIsLeftToTheRules) {
   const SmallModel experts =
       small_model("mixtral-8x7b", {"layers=1", "width=32", "heads=2", "kv_heads=1", "ffn=48", "vocab=50"}, "zipf", 4);
   EXPECT_EQ(predict(experts.graph, experts.a, experts.batch, **find_scheme("hf"), {.draws = true}).kernel_draws, 0);
+  // logits of which single ones decide, and many of them: drawn anew for every draw they take too long
+  const SmallModel sharp = small_model(
+      "llama-2-7b", {"layers=1", "width=64", "heads=2", "kv_heads=2", "ffn=96", "vocab=32000", "tied=false", "init_std=1"}, "zipf", 16);
+  EXPECT_EQ(predict(sharp.graph, sharp.a, sharp.batch, **find_scheme("hf"), {.draws = true}).kernel_draws, 0);
 }
 
 }  // namespace
