@@ -21,6 +21,12 @@ Tensor<float> node_normals(std::uint64_t place, const char* name, Index draw, In
   return z;
 }
 
+Tensor<float> opposite_normals(std::uint64_t place, const char* name, Index draw, Index rows, Index columns) {
+  Tensor<float> z = node_normals(place, name, draw / 2, rows, columns);
+  for (Index j = 0; draw % 2 == 1 && j < z.size(); ++j) z.data()[j] = -z.data()[j];
+  return z;
+}
+
 Tensor<float> product(Trans ta, Trans tb, const Tensor<float>& a, const Tensor<float>& b) {
   Tensor<float> out(ta == Trans::no ? a.rows() : a.cols(), tb == Trans::no ? b.cols() : b.rows());
   gemm(ta, tb, 1.0F, View<const float>(a), View<const float>(b), 0.0F, out.view());
@@ -69,12 +75,6 @@ Tensor<float> KernelDraw::root(Index i, const Tensor<float>& stem) const {
   return out;
 }
 
-Tensor<float> KernelDraw::normals(const char* name, Index i, Index rows, Index columns) const {
-  Tensor<float> z = node_normals(place_, name, i / 2, rows, columns);
-  for (Index j = 0; i % 2 == 1 && j < z.size(); ++j) z.data()[j] = -z.data()[j];
-  return z;
-}
-
 // The root of a sample covariance of `channels_` channels, where `mean` or its transpose is the root of the mean.
 Tensor<float> KernelDraw::sample(Index i, Trans turned, const Tensor<float>& mean) const {
   const Index rank = turned == Trans::yes ? mean.rows() : mean.cols();
@@ -89,7 +89,7 @@ Tensor<float> KernelDraw::sample(Index i, Trans turned, const Tensor<float>& mea
   }
   const bool thin = channels_ < n + 1;
   const Index columns = thin ? std::max<Index>(1, static_cast<Index>(std::lround(channels_))) : rank;
-  Tensor<float> b = normals("kernel", i, rank, columns);
+  Tensor<float> b = opposite_normals(place_, "kernel", i, rank, columns);
   if (!thin) to_bartlett(b, channels_);
   for (Index t = 0; !thin && jitters && t < rank; ++t) {
     // the root is triangular: row t tells how token t lies to the earlier ones
@@ -119,7 +119,7 @@ void KernelDraw::fix_sizes(Tensor<float>& root, double fixed) const {
 // What the tokens of a sequence differ by is larger or smaller as a whole.
 void KernelDraw::swing(Tensor<float>& root, Index i) const {
   if (x_.swing <= 1e-3) return;
-  const double z = static_cast<double>(normals("swing", i, 1, 1)(0, 0));
+  const double z = static_cast<double>(opposite_normals(place_, "swing", i, 1, 1)(0, 0));
   const auto size = static_cast<float>(std::exp(std::sqrt(x_.swing) * z / 2 - x_.swing / 4));
   for (Index t0 = 0; t0 < root.rows(); t0 += length_) {
     const View<float> x = root.view().slice(t0, length_);

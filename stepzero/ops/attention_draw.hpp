@@ -13,6 +13,9 @@ namespace stepzero {
 // Numbers of N(0, 1) from the stream of a node, which its place in the graph names.
 Tensor<float> node_normals(std::uint64_t place, const char* name, Index draw, Index rows, Index columns);
 
+// The same for draws that come two by two: those of 2 i + 1 are those of 2 i with opposite signs.
+Tensor<float> opposite_normals(std::uint64_t place, const char* name, Index draw, Index rows, Index columns);
+
 Tensor<float> product(Trans ta, Trans tb, const Tensor<float>& a, const Tensor<float>& b);
 
 // The mean over the tokens of x, channel by channel.
@@ -30,8 +33,6 @@ class KernelDraw {
   [[nodiscard]] Tensor<float> root(Index i, const Tensor<float>& stem) const;
 
  private:
-  // Draws 2 i and 2 i + 1 are off from the mean in opposite directions: to the first order their mean is not off at all.
-  [[nodiscard]] Tensor<float> normals(const char* name, Index i, Index rows, Index columns) const;
   [[nodiscard]] Tensor<float> sample(Index i, Trans turned, const Tensor<float>& mean) const;
   void fix_sizes(Tensor<float>& root, double fixed) const;
   void swing(Tensor<float>& root, Index i) const;

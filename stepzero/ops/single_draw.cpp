@@ -12,9 +12,7 @@ namespace stepzero {
 namespace {
 
 Tensor<float> normals(const Draws& draws, const char* name, Index rows, Index columns) {
-  Tensor<float> z = node_normals(draws.place, name, draws.single / 2, rows, columns);
-  for (Index i = 0; draws.single % 2 == 1 && i < z.size(); ++i) z.data()[i] = -z.data()[i];
-  return z;
+  return opposite_normals(draws.place, name, draws.single, rows, columns);
 }
 
 // (T, columns) with E x x' = degrees I, like `degrees` columns of normals

@@ -34,7 +34,7 @@ const Kernel& other() {
   return K;
 }
 
-// Every entry of draw(i) has this mean and this variance: |z| < 6 with a standard error below half a per cent of the size.
+// Every entry of draw(i) has this mean and this variance: |z| < 6 with a standard error below a quarter of a per cent of the size.
 template <class Draw, class Mean, class Variance>
 void expect_law(Index draws, const Draw& draw, const Mean& mean, const Variance& variance) {
   Running at[tokens][tokens], pairs[tokens][tokens], squares[tokens][tokens];
@@ -53,12 +53,12 @@ void expect_law(Index draws, const Draw& draw, const Mean& mean, const Variance&
   for (Index t = 0; t < tokens; ++t) {
     for (Index s = 0; s <= t; ++s) {
       const double size = std::sqrt(mean(t, t) * mean(s, s));
-      EXPECT_LT(pairs[t][s].error(), 0.005 * size) << t << "," << s;
+      EXPECT_LT(pairs[t][s].error(), 0.0025 * size) << t << "," << s;
       EXPECT_LE(std::abs(pairs[t][s].mean - mean(t, s)), 6 * pairs[t][s].error()) << t << "," << s << ": " << pairs[t][s].mean;
       const double want = variance(t, s);
       // opposite draws may have the same square: half as many tell
       const double error = std::sqrt(2.0) * squares[t][s].error();
-      EXPECT_LT(error, 0.03 * want) << t << "," << s;
+      EXPECT_LT(error, 0.01 * want) << t << "," << s;
       EXPECT_LE(std::abs(squares[t][s].mean - want), 6 * error) << t << "," << s << ": " << squares[t][s].mean << ", want " << want;
     }
   }
@@ -68,7 +68,7 @@ TEST(SingleDraw, GramOfChannelsIsWishart) {
   constexpr Index channels = 40;
   const auto mean = [](Index t, Index s) { return one()(t, s); };
   expect_law(
-      20000, [](Index i) { return gram_of_channels(one(), channels, {.place = 5, .single = i}); }, mean,
+      200000, [](Index i) { return gram_of_channels(one(), channels, {.place = 5, .single = i}); }, mean,
       [&](Index t, Index s) { return (mean(t, t) * mean(s, s) + mean(t, s) * mean(t, s)) / channels; });
 }
 
@@ -86,7 +86,7 @@ TEST(SingleDraw, SumsPointAnywhere) {
   const auto x = [&](Index t, Index s) { return a * a * one()(t, s); };
   const auto f = [&](Index t, Index s) { return b * b * other()(t, s); };
   expect_law(
-      20000, [&](Index i) { return gram_of_sum(one(), other(), a, b, channels, {.place = 6, .single = i}); },
+      200000, [&](Index i) { return gram_of_sum(one(), other(), a, b, channels, {.place = 6, .single = i}); },
       [&](Index t, Index s) { return x(t, s) + f(t, s); },
       [&](Index t, Index s) { return (x(t, t) * f(s, s) + x(s, s) * f(t, t) + 2 * x(t, s) * f(t, s)) / channels; });
 }
