@@ -7,6 +7,7 @@
 #include <oneapi/dnnl/dnnl.h>
 
 #include "stepzero/core/parallel.hpp"
+#include "stepzero/kernels/packed_product.hpp"
 #include "stepzero/kernels/small_product.hpp"
 
 namespace stepzero {
@@ -57,10 +58,16 @@ void multiply_in_pieces(Trans ta, Trans tb, float alpha, View<const float> a, Vi
   });
 }
 
-// Large gradients of weights are better left to oneDNN, which splits them over their entries; short vectors see where it does.
-bool splits_well(Trans ta, View<float> c) {
+using Method = void (*)(Trans, Trans, float, View<const float>, View<const float>, float, View<float>);
+
+// By the shape alone. With vectors of 512 bits oneDNN is near the roof, and large gradients of weights are best split by itself, over
+// their entries; with shorter ones our own kernel takes a fifth less time at 256 tokens (docs/performance.md), but not where a side
+// is short.
+Method method_for(Trans ta, Index rows, Index cols, Index inner) {
   static const bool wide = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
-  return wide && ta == Trans::yes && c.size() >= (Index{1} << 16);
+  if (wide) return ta == Trans::yes && rows * cols >= (Index{1} << 16) ? multiply : multiply_in_pieces;
+  const bool worth_packing = std::min(rows, cols) >= 96 && rows * cols * inner > (Index{1} << 22);
+  return worth_packing ? kernels::packed_product : multiply_in_pieces;
 }
 
 }  // namespace
@@ -74,7 +81,7 @@ void gemm(Trans ta, Trans tb, float alpha, View<const float> a, View<const float
   if (kernels::is_small(c.rows, c.cols, inner)) return kernels::small_product(ta, tb, alpha, a, b, beta, c);
   const bool logged = log_of_products != nullptr && !in_parallel();
   const double start = logged ? now() : 0;
-  (splits_well(ta, c) ? multiply : multiply_in_pieces)(ta, tb, alpha, a, b, beta, c);
+  method_for(ta, c.rows, c.cols, inner)(ta, tb, alpha, a, b, beta, c);
   if (logged) log_of_products->push_back({ta, tb, c.rows, c.cols, inner, now() - start});
 }
 

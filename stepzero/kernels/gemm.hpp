@@ -3,8 +3,8 @@
 //
 //     C = alpha op(A) op(B) + beta C,      op(X) = X or X';      beta = 0 never reads C
 //
-// float runs on oneDNN or OpenBLAS, double on OpenBLAS, any other scalar (Dual) on the loops below,
-// which are also the reference the other two are tested against.
+// float runs on oneDNN or on kernels of our own, double on OpenBLAS, any other scalar (Dual) on the loops below, which are also
+// the reference the others are tested against.
 #include <vector>
 
 #include "stepzero/core/view.hpp"

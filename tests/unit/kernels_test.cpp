@@ -16,6 +16,7 @@
 
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/kernels/gemm.hpp"
+#include "stepzero/kernels/packed_product.hpp"
 #include "stepzero/kernels/rows.hpp"
 #include "stepzero/kernels/vector_math.hpp"
 #include "stepzero/ops/attention_draw.hpp"
@@ -436,9 +437,12 @@ struct Framed {
   }
 };
 
+template <class S>
+using GemmFunction = void (*)(Trans, Trans, S, View<const S>, View<const S>, S, View<S>);
+
 // S against the loops in Wide, in units of eps(S) (k + 2) times the sum of the terms' magnitudes.
 template <class S, class Wide>
-void check_gemm(const GemmCase& g) {
+void check_gemm(const GemmCase& g, GemmFunction<S> multiply = gemm<S>) {
   std::mt19937 random(static_cast<unsigned>(g.m * 1009 + g.n * 31 + g.k));
   const bool ta = g.ta == Trans::yes, tb = g.tb == Trans::yes;
   Framed<S> a(ta ? g.k : g.m, ta ? g.m : g.k), b(tb ? g.n : g.k, tb ? g.k : g.n), c(g.m, g.n);
@@ -457,7 +461,7 @@ void check_gemm(const GemmCase& g) {
   if (beta == S(0)) {
     for (Index r = 0; r < g.m; ++r) std::fill_n(c.view.row(r), g.n, std::numeric_limits<S>::quiet_NaN());  // must not be read
   }
-  gemm<S>(g.ta, g.tb, alpha, a.view, b.view, beta, c.view);
+  multiply(g.ta, g.tb, alpha, a.view, b.view, beta, c.view);
   const Wide unit = static_cast<Wide>(std::numeric_limits<S>::epsilon()) * static_cast<Wide>(g.k + 2);
   for (Index r = 0; r < g.m; ++r) {
     for (Index col = 0; col < g.n; ++col) {
@@ -482,6 +486,43 @@ TEST(Kernels, GemmAgreesWithReference) {
             check_gemm<double, long double>({m, n, k, ta, tb, alpha, beta});
           }
         }
+      }
+    }
+  }
+}
+
+// Our own kernel at the edges of its tiles, panels, blocks and strips.
+TEST(Kernels, PackedProductAgreesWithReference) {
+  constexpr Index shapes[][3] = {{1, 1, 1},     {3, 2, 5},     {4, 24, 4},   {5, 25, 3},   {8, 48, 8},    {97, 23, 9},  {2, 200, 257},
+                                 {200, 2, 257}, {65, 385, 33}, {385, 65, 6}, {257, 50, 7}, {261, 270, 5}, {49, 12, 513}};
+  for_each_target([&](const std::string& target) {
+    SCOPED_TRACE(target);
+    for (const auto& [m, n, k] : shapes) {
+      for (const Trans ta : {Trans::no, Trans::yes}) {
+        for (const Trans tb : {Trans::no, Trans::yes}) {
+          for (const double beta : {0.0, 1.0, 0.3}) check_gemm<float, double>({m, n, k, ta, tb, -0.7, beta}, kernels::packed_product);
+        }
+      }
+    }
+  });
+}
+
+// The order of a sum depends on the inner dimension alone, also where it comes in several packed parts.
+TEST(Kernels, PiecesOfAPackedProductHaveTheBitsOfTheWhole) {
+  constexpr Index m = 131, n = 4200, k = 9001, rows = 57, columns = 77;
+  for (const Trans ta : {Trans::no, Trans::yes}) {
+    for (const bool tall : {false, true}) {
+      const Tensor<float> few = node_normals(1, "few", 0, ta == Trans::no ? m : k, ta == Trans::no ? k : m);
+      const Tensor<float> many = node_normals(1, "many", 0, ta == Trans::no ? k : n, ta == Trans::no ? n : k);
+      const View<const float> a = tall ? many.view() : few.view(), b = tall ? few.view() : many.view();
+      const Trans other = ta == Trans::no ? Trans::yes : Trans::no, left = tall ? other : ta, right = tall ? other : ta;
+      Tensor<float> whole(tall ? n : m, tall ? m : n), piece(rows, columns);
+      kernels::packed_product(left, right, 1.0F, a, b, 0.0F, whole.view());
+      const Index i0 = 31, j0 = 19;
+      kernels::packed_product(left, right, 1.0F, left == Trans::no ? a.slice(i0, rows) : a.columns(i0, rows),
+                              right == Trans::no ? b.columns(j0, columns) : b.slice(j0, columns), 0.0F, piece.view());
+      for (Index i = 0; i < rows; ++i) {
+        EXPECT_EQ(std::memcmp(piece.view().row(i), whole.view().row(i0 + i) + j0, columns * sizeof(float)), 0) << "row " << i;
       }
     }
   }
