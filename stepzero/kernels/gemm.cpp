@@ -61,11 +61,12 @@ void multiply_in_pieces(Trans ta, Trans tb, float alpha, View<const float> a, Vi
 using Method = void (*)(Trans, Trans, float, View<const float>, View<const float>, float, View<float>);
 
 // By the shape alone. With vectors of 512 bits oneDNN is near the roof, and large gradients of weights are best split by itself, over
-// their entries; with shorter ones our own kernel takes a fifth less time at 256 tokens (docs/performance.md), but not where a side
-// is short.
+// their entries. With shorter ones kernels of our own take a fifth less time at 256 tokens, and half as much for the gradients of a
+// long sequence's keys and values (docs/performance.md).
 Method method_for(Trans ta, Index rows, Index cols, Index inner) {
   static const bool wide = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
   if (wide) return ta == Trans::yes && rows * cols >= (Index{1} << 16) ? multiply : multiply_in_pieces;
+  if (ta == Trans::yes && rows >= 384 && kernels::is_small(1, cols, inner)) return kernels::small_product;
   const bool worth_packing = std::min(rows, cols) >= 96 && rows * cols * inner > (Index{1} << 22);
   return worth_packing ? kernels::packed_product : multiply_in_pieces;
 }

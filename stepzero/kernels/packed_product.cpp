@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <vector>
 
 #include <hwy/highway.h>
 
@@ -24,12 +26,11 @@ using V = hn::Vec<D>;
 // fill 16 registers and take 7 loads for 12 products, where the usual 6 x 2 take 8.
 constexpr Index lanes = hn::MaxLanes(D()), vectors = 3, unroll = 4, cache_line = 16;
 constexpr Index tile_rows = 4, tile_cols = vectors * lanes;
-constexpr Index most_inner = 256;              // of a panel
-constexpr Index most_rows = 256;               // of a block of A
-constexpr Index most_strip = 192;              // rows or columns of C that one thread makes at a time, and as few as
-constexpr Index least_strip = 96;              // this where there would not be eight strips
-constexpr Index most_short = 4096;             // of the shorter side of C at a time
-constexpr Index most_shared = Index{1} << 20;  // numbers that are packed for all threads at a time
+constexpr Index most_inner = 256;                    // of a panel
+constexpr Index most_rows = 256;                     // of a block of A
+constexpr Index least_strip = 96, most_strip = 192;  // rows or columns of C that one thread makes at a time
+constexpr Index most_short = 4096;                   // of the shorter side of C at a time
+constexpr Index most_shared = Index{1} << 20;        // numbers that are packed for all threads at a time
 
 Index round_up(Index n, Index unit) { return (n + unit - 1) / unit * unit; }
 
@@ -39,7 +40,16 @@ Index part_of(Index n, Index most, Index unit) {
   return round_up((n + parts - 1) / parts, unit);
 }
 
-Index strip_of(Index n, Index unit) { return part_of(n, std::clamp(n / 8, least_strip, most_strip), unit); }
+// Rows or columns of C as threads take them: strips that become shorter towards the end, so that none waits long for another. The
+// bits are the same however C is cut.
+void for_each_strip(Index n, Index unit, const std::function<void(Index, Index)>& body) {
+  std::vector<Index> cuts = {0};
+  while (cuts.back() < n) {
+    const Index left = n - cuts.back();
+    cuts.push_back(cuts.back() + std::min(left, round_up(std::clamp<Index>(left / (2 * threads()), least_strip, most_strip), unit)));
+  }
+  parallel_for(std::ssize(cuts) - 1, [&](Index i) { body(cuts[static_cast<std::size_t>(i)], cuts[static_cast<std::size_t>(i) + 1]); });
+}
 
 // sum += x y. Left to itself, g++ makes y an operand from memory and orders the products anew, which costs a tenth of their speed.
 HWY_INLINE void add_product(V x, V y, V& sum) {
@@ -167,11 +177,13 @@ HWY_INLINE void pack_panel(Source from, Index width, Index inner, float* HWY_RES
   }
 }
 
-// Panel after panel. Rows of memory that run across them are taken a few at a time: they may all lie in the same lines of a cache.
+// Panel after panel. Rows of memory that run across them are taken a few at a time (they may all lie in the same lines of a cache),
+// the next few on their way meanwhile.
 template <Index wide>
 HWY_NOINLINE void pack(Source from, Index width, Index inner, float* HWY_RESTRICT to) {
   const Index few = from.across == 1 && width > wide ? 2 * unroll : inner, padded = round_up(inner, unroll);
   for (Index k = 0; k < inner; k += few) {
+    if (few < inner) prefetch(from.at(0, k + few), width, few, 0, few);
     for (Index w = 0; w < width; w += wide) {
       pack_panel<wide>(from.at(w, k), std::min(wide, width - w), std::min(few, inner - k), to + w * padded + k * wide);
     }
@@ -219,7 +231,7 @@ Scales at(Scales scales, Index k) { return {scales.alpha, k == 0 ? scales.beta :
 void by_columns(Source a, Source b, Depth depth, Scales scales, View<float> c) {
   const float* const packed = pack_for_all<tile_rows>(a, c.rows, depth);
   const Index block = part_of(c.rows, most_rows, tile_rows);
-  parallel_ranges(c.cols, strip_of(c.cols, tile_cols), [&](Index j0, Index j1) {
+  for_each_strip(c.cols, tile_cols, [&](Index j0, Index j1) {
     float* const panels = memory_of_thread();
     depth.each([&](Index k0, Index inner, Index padded) {
       const Index k = depth.begin + k0;
@@ -251,14 +263,18 @@ void by_columns(Source a, Source b, Depth depth, Scales scales, View<float> c) {
 // Few columns: B is packed for all, and every thread makes strips of rows.
 void by_rows(Source a, Source b, Depth depth, Scales scales, View<float> c) {
   const float* const packed = pack_for_all<tile_cols>(b, c.cols, depth);
-  parallel_ranges(c.rows, strip_of(c.rows, tile_rows), [&](Index i0, Index i1) {
+  for_each_strip(c.rows, tile_rows, [&](Index i0, Index i1) {
     float* const block = memory_of_thread();
     depth.each([&](Index k0, Index inner, Index padded) {
       const Index k = depth.begin + k0;
       const float* const right = packed + k0 * round_up(c.cols, tile_cols);
       pack<tile_rows>(a.at(i0, k), i1 - i0, inner, block);
       for (Index j = 0; j < c.cols; j += tile_cols) {
+        const float* next = right + (j + tile_cols) * padded;
+        const Index share = round_up(tile_cols * padded * tile_rows / (i1 - i0), cache_line);
         for (Index i = i0; i < i1; i += tile_rows) {
+          for (Index x = 0; x < share; x += cache_line) __builtin_prefetch(next + x, 0, 2);
+          next += share;
           multiply(padded, block + (i - i0) * padded, right + j * padded, at(scales, k),
                    c.block(i, std::min(tile_rows, i1 - i), j, std::min(tile_cols, c.cols - j)));
         }

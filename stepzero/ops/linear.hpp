@@ -23,10 +23,15 @@ enum class Storage : bool { out_in, in_out };
 template <class S>
 void sum_tokens(View<const S> dy, const Into<S>& db) {
   if (!db.wanted()) return;
-  parallel_ranges(dy.cols, 256, [&](Index c0, Index c1) {
+  parallel_ranges(dy.cols, 128, [&](Index c0, Index c1) {
     S* sum = db.d.row(0);
     if (!db.add) std::fill(sum + c0, sum + c1, S(0));
-    for (Index t = 0; t < dy.rows; ++t) {
+    Index t = 0;
+    for (; t + 4 <= dy.rows; t += 4) {
+      const S *r0 = dy.row(t), *r1 = dy.row(t + 1), *r2 = dy.row(t + 2), *r3 = dy.row(t + 3);
+      for (Index c = c0; c < c1; ++c) sum[c] = sum[c] + r0[c] + r1[c] + r2[c] + r3[c];
+    }
+    for (; t < dy.rows; ++t) {
       const S* row = dy.row(t);
       for (Index c = c0; c < c1; ++c) sum[c] += row[c];
     }
