@@ -61,10 +61,10 @@ def gpt2(batch, seq, rounds, steps):
     print(f"  tokens a second: stepzero with all statistics {tokens / mine:.0f}, without {tokens / bare:.0f}; "
           f"PyTorch tuned {tokens / plain:.0f}, with hooks {tokens / hooks:.0f}")
     print(f"  speed, ratio to PyTorch without hooks  {at_least(plain / mine, 1.3)}; to llm.c {at_least(plain / mine * TORCH_TO_LLM_C[batch, seq], 8)}; "
-          f"products alone leave {plain / alone:.2f}")
+          f"the libraries' products alone leave {plain / alone:.2f}")
     print(f"  time, ratio to PyTorch with hooks      {verdict(mine / hooks, 0.8) if seq == 256 and batch == 1 else f'{mine / hooks:.2f}'}")
     print(f"  statistics, share of the pass          {verdict((mine - bare) / mine, 0.08)}")
-    print(f"  products alone / products in the pass  {alone / products:.2f} (at least 0.85: {'yes' if alone / products >= 0.85 else 'NO'})")
+    print(f"  libraries' products / those of the pass {alone / products:.2f} (at least 0.85: {'yes' if alone / products >= 0.85 else 'NO'})")
     print(f"  products: {gflops:.0f} GFLOP/s, {100 * gflops / peak:.0f} % of the FMA peak; the whole pass: {100 * gflops * products / mine / peak:.0f} %")
     memory = median(runs["stepzero"], "peak_rss_mb") / median(runs["plain"], "peak_rss_mb")
     print(f"  peak memory, ratio to PyTorch          {verdict(memory, 1.0)}\n", flush=True)
