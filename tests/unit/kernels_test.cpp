@@ -476,7 +476,7 @@ void check_gemm(const GemmCase& g, GemmFunction<S> multiply = gemm<S>) {
 TEST(Kernels, GemmAgreesWithReference) {
   constexpr Index shapes[][3] = {{1, 1, 1},    {2, 3, 5},    {7, 13, 17},   {33, 31, 67}, {64, 65, 127}, {1, 129, 31},
                                  {129, 1, 31}, {5, 7, 1000}, {96, 16, 1},   {17, 3, 0},   {1, 257, 1},   {3, 2, 3072},
-                                 {16, 16, 64}, {64, 64, 64}, {21, 15, 256}, {11, 40, 90}};
+                                 {16, 16, 64}, {64, 64, 64}, {21, 15, 256}, {11, 40, 90}, {400, 33, 21}};
   for (const auto& [m, n, k] : shapes) {
     for (const Trans ta : {Trans::no, Trans::yes}) {
       for (const Trans tb : {Trans::no, Trans::yes}) {
@@ -493,8 +493,9 @@ TEST(Kernels, GemmAgreesWithReference) {
 
 // Our own kernel at the edges of its tiles, panels, blocks and strips.
 TEST(Kernels, PackedProductAgreesWithReference) {
-  constexpr Index shapes[][3] = {{1, 1, 1},     {3, 2, 5},     {4, 24, 4},   {5, 25, 3},   {8, 48, 8},    {97, 23, 9},  {2, 200, 257},
-                                 {200, 2, 257}, {65, 385, 33}, {385, 65, 6}, {257, 50, 7}, {261, 270, 5}, {49, 12, 513}};
+  constexpr Index shapes[][3] = {{1, 1, 1},    {3, 2, 5},     {4, 24, 4},    {5, 25, 3},    {8, 48, 8},
+                                 {97, 23, 9},  {2, 200, 257}, {200, 2, 257}, {65, 385, 33}, {385, 65, 6},
+                                 {257, 50, 7}, {261, 270, 5}, {49, 12, 513}, {261, 270, 8}, {20, 100, 516}};
   for_each_target([&](const std::string& target) {
     SCOPED_TRACE(target);
     for (const auto& [m, n, k] : shapes) {
