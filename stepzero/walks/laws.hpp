@@ -1,5 +1,5 @@
 #pragma once
-// What a scheme says of the parameters that a node uses, as the moment doors want it.
+// What a node's moment doors want: the laws of the parameters that it uses, as the scheme says, and the moments of its inputs.
 #include <vector>
 
 #include "stepzero/graph/graph.hpp"
@@ -14,6 +14,12 @@ inline std::vector<Law> laws_of(const Graph& graph, const Node& node, const Assi
     const bool table = graph.params[static_cast<std::size_t>(use.param)].role == Role::token_embedding;
     list.push_back({d.mean, d.std() * d.std(), table});
   }
+  return list;
+}
+
+inline std::vector<const Moment*> inputs_of(const Node& node, const std::vector<Moment>& moments) {
+  std::vector<const Moment*> list;
+  for (const int wire : node.inputs) list.push_back(&moments[static_cast<std::size_t>(wire)]);
   return list;
 }
 

@@ -92,11 +92,6 @@ class Walk {
   }
 
  private:
-  [[nodiscard]] std::vector<const Moment*> inputs_of(const Node& node) const {
-    std::vector<const Moment*> list;
-    for (const int wire : node.inputs) list.push_back(&moments_[static_cast<std::size_t>(wire)]);
-    return list;
-  }
   [[nodiscard]] double effort() const {
     const double tokens = static_cast<double>(batch_.tokens());
     // a second or so on two cores, more for many tokens, and for few, whose heads tell more of one draw from another
@@ -121,7 +116,7 @@ class Walk {
 
   void push(std::size_t i) {
     const Node& node = graph_.nodes[i];
-    const auto x = inputs_of(node);
+    const auto x = inputs_of(node, moments_);
     const auto theta = laws_of(graph_, node, assignment_);
     moments_[i] = std::visit([&](const auto& op) { return op.push({batch_, x, theta, draws_down(i)}); }, node.op);
     moments_[i].width = channels_of(node.op);
@@ -221,7 +216,7 @@ class Walk {
 
   void pull(std::size_t i) {
     const Node& node = graph_.nodes[i];
-    const auto x = inputs_of(node);
+    const auto x = inputs_of(node, moments_);
     const auto theta = laws_of(graph_, node, assignment_);
     const PullDoor door{batch_, x, theta, moments_[i], adjoints_[i], draws(i)};
     Pulled pulled = std::visit([&](const auto& op) { return op.pull(door); }, node.op);

@@ -119,12 +119,6 @@ class Drawer {
   }
 
  private:
-  static std::vector<const Moment*> inputs_of(const Node& node, const std::vector<Moment>& moments) {
-    std::vector<const Moment*> list;
-    for (const int wire : node.inputs) list.push_back(&moments[static_cast<std::size_t>(wire)]);
-    return list;
-  }
-
   const Graph& graph_;
   const Batch& batch_;
   bool possible_ = true;
