@@ -60,14 +60,15 @@ void multiply_in_pieces(Trans ta, Trans tb, float alpha, View<const float> a, Vi
 
 using Method = void (*)(Trans, Trans, float, View<const float>, View<const float>, float, View<float>);
 
-// By the shape alone. With vectors of 512 bits oneDNN is near the roof, and large gradients of weights are best split by itself, over
-// their entries. With shorter ones kernels of our own take a fifth less time at 256 tokens, and half as much for the gradients of a
-// long sequence's keys and values (docs/performance.md).
-Method method_for(Trans ta, Index rows, Index cols, Index inner) {
+// By the shape alone. With vectors of 512 bits oneDNN is near the roof but for small Gram matrices, and large gradients of weights are
+// best split by itself, over their entries. With shorter ones kernels of our own take a fifth less time at 256 tokens, and half as much for
+// the gradients of a long sequence's keys and values (docs/performance.md).
+Method method_for(Trans ta, Trans tb, Index rows, Index cols, Index inner) {
   static const bool wide = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+  const bool worth_packing = std::min(rows, cols) >= 96 && rows * cols * inner > (Index{1} << 22);
+  if (wide && tb == Trans::yes && worth_packing && std::max(rows, cols) <= 512) return kernels::packed_product;
   if (wide) return ta == Trans::yes && rows * cols >= (Index{1} << 16) ? multiply : multiply_in_pieces;
   if (ta == Trans::yes && rows >= 384 && kernels::is_small(1, cols, inner)) return kernels::small_product;
-  const bool worth_packing = std::min(rows, cols) >= 96 && rows * cols * inner > (Index{1} << 22);
   return worth_packing ? kernels::packed_product : multiply_in_pieces;
 }
 
@@ -82,7 +83,7 @@ void gemm(Trans ta, Trans tb, float alpha, View<const float> a, View<const float
   if (kernels::is_small(c.rows, c.cols, inner)) return kernels::small_product(ta, tb, alpha, a, b, beta, c);
   const bool logged = log_of_products != nullptr && !in_parallel();
   const double start = logged ? now() : 0;
-  method_for(ta, c.rows, c.cols, inner)(ta, tb, alpha, a, b, beta, c);
+  method_for(ta, tb, c.rows, c.cols, inner)(ta, tb, alpha, a, b, beta, c);
   if (logged) log_of_products->push_back({ta, tb, c.rows, c.cols, inner, now() - start});
 }
 

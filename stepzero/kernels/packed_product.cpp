@@ -23,9 +23,9 @@ using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
 // As in BLIS: a tile of C in registers, a panel of B in the first cache (24 kB), a block of A in the second. Tiles of 4 x 3 vectors
-// fill 16 registers and take 7 loads for 12 products, where the usual 6 x 2 take 8.
+// fill 16 registers and take 7 loads for 12 products, where the usual 6 x 2 take 8; tiles of 8 x 3 fill 32.
 constexpr Index lanes = hn::MaxLanes(D()), vectors = 3, unroll = 4, cache_line = 16;
-constexpr Index tile_rows = 4, tile_cols = vectors * lanes;
+constexpr Index tile_rows = HWY_TARGET <= HWY_AVX3 ? 8 : 4, tile_cols = vectors * lanes;
 constexpr Index most_inner = 256;                    // of a panel
 constexpr Index most_rows = 256;                     // of a block of A
 constexpr Index least_strip = 96, most_strip = 192;  // rows or columns of C that one thread makes at a time
@@ -53,7 +53,9 @@ void for_each_strip(Index n, Index unit, const std::function<void(Index, Index)>
 
 // sum += x y. Left to itself, g++ makes y an operand from memory and orders the products anew, which costs 7 % of their speed.
 HWY_INLINE void add_product(V x, V y, V& sum) {
-#if HWY_TARGET == HWY_AVX2
+#if HWY_TARGET <= HWY_AVX3
+  asm("vfmadd231ps %2, %1, %0" : "+v"(sum.raw) : "v"(x.raw), "v"(y.raw));
+#elif HWY_TARGET == HWY_AVX2
   asm("vfmadd231ps %2, %1, %0" : "+x"(sum.raw) : "x"(x.raw), "x"(y.raw));
 #else
   sum = hn::MulAdd(x, y, sum);
@@ -78,7 +80,7 @@ HWY_NOINLINE void multiply_tile(Index inner, const float* HWY_RESTRICT a, const 
                                 Index stride, Index b_step = tile_cols, float* HWY_RESTRICT panel = nullptr) {
   const D d;
   V sums[rows][vectors];
-  HWY_UNROLL(4)
+  HWY_UNROLL(8)
   for (Index i = 0; i < rows; ++i) {
     HWY_UNROLL(3)
     for (Index j = 0; j < vectors; ++j) sums[i][j] = hn::Zero(d);
@@ -91,7 +93,7 @@ HWY_NOINLINE void multiply_tile(Index inner, const float* HWY_RESTRICT a, const 
       V y[vectors];
       HWY_UNROLL(3)
       for (Index j = 0; j < vectors; ++j) y[j] = packs ? hn::LoadU(d, from + j * lanes) : hn::Load(d, from + j * lanes);
-      HWY_UNROLL(4)
+      HWY_UNROLL(8)
       for (Index i = 0; i < rows; ++i) {
         const V x = hn::Set(d, a[k * tile_rows + i]);
         HWY_UNROLL(3)
@@ -104,7 +106,7 @@ HWY_NOINLINE void multiply_tile(Index inner, const float* HWY_RESTRICT a, const 
     panel += packs ? unroll * tile_cols : 0;
   }
   const V alpha = hn::Set(d, scales.alpha), beta = hn::Set(d, scales.beta);
-  HWY_UNROLL(4)
+  HWY_UNROLL(8)
   for (Index i = 0; i < rows; ++i, c += stride) {
     HWY_UNROLL(3)
     for (Index j = 0; j < vectors; ++j) {
@@ -125,11 +127,10 @@ HWY_INLINE void multiply_rows(Index inner, const float* a, const float* b, Scale
   for (Index i = 0; i < rows; ++i) std::copy_n(whole + i * tile_cols, c.cols, c.row(i));
 }
 
+template <Index rows = tile_rows>
 HWY_INLINE void multiply(Index inner, const float* a, const float* b, Scales scales, View<float> c) {
-  if (c.rows == 4) return multiply_rows<4>(inner, a, b, scales, c);
-  if (c.rows == 3) return multiply_rows<3>(inner, a, b, scales, c);
-  if (c.rows == 2) return multiply_rows<2>(inner, a, b, scales, c);
-  multiply_rows<1>(inner, a, b, scales, c);
+  if (c.rows == rows) return multiply_rows<rows>(inner, a, b, scales, c);
+  if constexpr (rows > 1) multiply<rows - 1>(inner, a, b, scales, c);
 }
 
 // Brings what pack() will read into the second cache: the memory rows [first, last) of a panel.

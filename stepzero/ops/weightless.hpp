@@ -41,6 +41,17 @@ concept StandIn =
       { op.backward(ud, space) } -> std::same_as<std::vector<double>>;
     };
 
+// The gradient of these rows of W alone.
+template <class S>
+void row_gradients(View<const S> x, View<const S> dy, std::span<const Index> rows, const Into<S>& dw) {
+  if (!dw.wanted()) return;
+  Tensor<S> columns(std::ssize(rows), dy.rows);
+  for (Index k = 0; k < columns.rows(); ++k) {
+    for (Index t = 0; t < dy.rows; ++t) columns(k, t) = dy(t, rows[static_cast<std::size_t>(k)]);
+  }
+  wide_product(View<const S>(columns), x, dw.add, dw.d);  // (8)
+}
+
 struct WeightlessLinear {
   Index in = 0;
   Index out = 0;
@@ -128,13 +139,14 @@ struct WeightlessLinear {
   // What the explicit rows of a tied table add.
   template <class S>
   void explicit_gradients(const Up<S>& p) const {
-    const auto count = static_cast<Index>(rows.size());
-    Tensor<S> dy(p.dy.rows, count), dy_t(count, p.dy.rows);
-    for (Index t = 0; t < p.dy.rows; ++t) {
-      for (Index k = 0; k < count; ++k) dy(t, k) = dy_t(k, t) = p.dy(t, rows[static_cast<std::size_t>(k)]);
+    if (p.dx[0].wanted()) {
+      Tensor<S> dy(p.dy.rows, static_cast<Index>(rows.size()));
+      for (Index t = 0; t < dy.rows(); ++t) {
+        for (Index k = 0; k < dy.cols(); ++k) dy(t, k) = p.dy(t, rows[static_cast<std::size_t>(k)]);
+      }
+      wide_product(View<const S>(dy), p.theta[0], true, p.dx[0].d);  // (8)
     }
-    if (p.dx[0].wanted()) wide_product(View<const S>(dy), p.theta[0], true, p.dx[0].d);                      // (8)
-    if (const auto& dw = p.dtheta[0]; dw.wanted()) wide_product(View<const S>(dy_t), p.x[0], dw.add, dw.d);  // (8)
+    row_gradients(p.x[0], p.dy, rows, p.dtheta[0]);
   }
 
   // The columns [c0, c1) of a matrix with `count` rows. A chunk is one run of its stream.

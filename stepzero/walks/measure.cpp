@@ -25,11 +25,11 @@ double memory_for(const MeasureOptions& options) { return options.memory > 0 ? o
 // Streamed where that was asked for, or where all the weights do not fit; fails where that does not fit either.
 Expected<PassOptions> choose(const Graph& graph, const Architecture& a, const Batch& batch, const MeasureOptions& options,
                              const Weightless* stand_ins) {
-  PassOptions how{.checkpoint = options.weightless, .head_rows = measured_head_rows, .weightless = stand_ins};
+  PassOptions how{.checkpoint = options.weightless, .head_rows = measured_head_rows, .norms = !options.weightless, .weightless = stand_ins};
   const double available = memory_for(options);
   const double whole = Pass<float>::memory_needed(graph, batch, how);
   if (!options.weightless && (options.stream || whole > available)) {
-    how = {.checkpoint = true, .keep_bytes = wires_kept, .stream = true, .head_rows = measured_head_rows};
+    how = {.checkpoint = true, .keep_bytes = wires_kept, .stream = true, .head_rows = measured_head_rows, .norms = true};
   }
   const double needed = Pass<float>::memory_needed(graph, batch, how);
   if (needed > available) {

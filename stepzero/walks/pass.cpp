@@ -41,6 +41,7 @@ Pass<S>::Pass(const Graph& graph, const Batch& batch, PassOptions options)
       head_(plan_head(graph, batch, options)),
       rows_(rows_held(graph, batch, head_)),
       row_spaces_(graph.nodes.size()),
+      gradients_(plan_gradients(graph, batch, options, head_)),
       unmade_squares_(graph.params.size(), 0.0),
       outputs_(graph.nodes.size()),
       keeps_(graph.nodes.size()),
@@ -178,7 +179,7 @@ Into<S> Pass<S>::wire_gradient(int wire) {
 
 template <class S>
 View<S> Pass<S>::whole_gradient(std::size_t k) {
-  return {param_gradients_[k].data(), rows_made(options_, graph_, k), graph_.params[k].cols()};
+  return {param_gradients_[k].data(), gradients_[k].rows_made(graph_.params[k]), graph_.params[k].cols()};
 }
 
 template <class S>
@@ -186,12 +187,12 @@ Into<S> Pass<S>::param_gradient(const ParamUse& use) {
   const auto k = static_cast<std::size_t>(use.param);
   auto& gradient = param_gradients_[k];
   auto& written = written_[k];
-  const Index size = rows_made(options_, graph_, k) * graph_.params[k].cols();
+  const Index size = gradients_[k].rows_made(graph_.params[k]) * graph_.params[k].cols();
   if (size == 0) return {};
   if (gradient.size() == 0) gradient = param_pool_.take_at_least(size);
   const bool add = std::ranges::find(written, use) != written.end();
   if (!add) written.push_back(use);
-  if (!is_made(options_, k)) return {whole_gradient(k), add};
+  if (!gradients_[k].whole) return {whole_gradient(k), add};
   return {whole_gradient(k).block(use.row0, use.rows, use.col0, use.cols), add};
 }
 
@@ -202,7 +203,7 @@ void Pass<S>::finish_params(std::size_t node, const Observer<S>& observer) {
     const auto k = static_cast<std::size_t>(use.param);
     if (first_use_[k] != node || std::ranges::find(done, use.param) != done.end()) continue;
     done.push_back(use.param);
-    if (!is_made(options_, k)) {
+    if (!gradients_[k].whole) {
       const double squares = std::exchange(unmade_squares_[k], 0.0);
       if (observer.unmade) observer.unmade(use.param, whole_gradient(k), squares);
     } else if (observer.parameter && param_gradients_[k].size() > 0) {
@@ -215,7 +216,47 @@ void Pass<S>::finish_params(std::size_t node, const Observer<S>& observer) {
 }
 
 template <class S>
+const CentredRows& Pass<S>::centred_rows_of(int wire) {
+  if (std::exchange(centred_wire_, wire) != wire) centred_ = centred_rows(output(wire));
+  return centred_;
+}
+
+// The gradient of a matrix of which the norm is enough.
+template <class S>
+void Pass<S>::add_squares(const Node& node, View<const S> x, View<const S> dy) {
+  const ParamUse& use = node.params[0];
+  const auto k = static_cast<std::size_t>(use.param);
+  const std::vector<Index>& rows = gradients_[k].rows;
+  unmade_squares_[k] += product_squares(centred_rows_of(node.inputs[0]), centred_rows(dy, rows));
+  row_gradients(x, dy, rows, param_gradient(use));
+}
+
+template <class S>
+void Pass<S>::open_up(std::size_t i, const Up<S>& door) {
+  const Node& node = graph_.nodes[i];
+  if (is_stand_in(options_, i)) {
+    std::visit(
+        [&](const auto& stand_in) {
+          if constexpr (StandIn<std::remove_cvref_t<decltype(stand_in)>>) {
+            const std::vector<double> squares = stand_in.backward(door, row_space_of(node));
+            for (std::size_t k = 0; k < squares.size(); ++k) unmade_squares_[static_cast<std::size_t>(node.params[k].param)] += squares[k];
+          }
+        },
+        options_.weightless->nodes[i]);
+    return;
+  }
+  const bool whole = node.params.empty() || gradients_[static_cast<std::size_t>(node.params[0].param)].whole;
+  if (const auto* table = std::get_if<TokenEmbedding>(&node.op); table != nullptr && !whole) {
+    seen_embedding(*table, batch_, gradients_[static_cast<std::size_t>(node.params[0].param)].rows).backward(door, {});
+    return;
+  }
+  std::visit([&](const auto& op) { op.backward(door); }, node.op);
+  if (!whole) add_squares(node, door.x[0], door.dy);
+}
+
+template <class S>
 void Pass<S>::backward(const Observer<S>& observer) {
+  centred_wire_ = -1;
   for (std::size_t i = graph_.nodes.size(); i-- > head_.begin;) finish_params(i, observer);  // forward has been here
   if (head_.begin == graph_.nodes.size()) {
     const Into<S> seed = wire_gradient(static_cast<int>(head_.begin) - 1);
@@ -232,21 +273,12 @@ void Pass<S>::backward(const Observer<S>& observer) {
     const auto theta = params_of(node);
     std::vector<Into<S>> dx, dtheta;
     for (const int wire : node.inputs) dx.push_back(wire_gradient(wire));
-    for (const ParamUse& use : node.params) dtheta.push_back(param_gradient(use));
-    const Up<S> door{batch_, x, theta, outputs_[i].view(), keeps_[i].view(), dy, dx, dtheta};
-    if (!is_stand_in(options_, i)) {
-      std::visit([&](const auto& op) { op.backward(door); }, node.op);
-    } else {
-      std::visit(
-          [&](const auto& stand_in) {
-            if constexpr (StandIn<std::remove_cvref_t<decltype(stand_in)>>) {
-              const std::vector<double> squares = stand_in.backward(door, row_space_of(node));
-              for (std::size_t k = 0; k < squares.size(); ++k)
-                unmade_squares_[static_cast<std::size_t>(node.params[k].param)] += squares[k];
-            }
-          },
-          options_.weightless->nodes[i]);
+    for (const ParamUse& use : node.params) {
+      const bool squares =
+          options_.norms && !gradients_[static_cast<std::size_t>(use.param)].whole && std::holds_alternative<Linear>(node.op);
+      dtheta.push_back(squares ? Into<S>() : param_gradient(use));
     }
+    open_up(i, {batch_, x, theta, outputs_[i].view(), keeps_[i].view(), dy, dx, dtheta});
     finish_params(i, observer);
     pool_.give(std::exchange(wire_gradients_[i], {}));
     if (options_.checkpoint) release(i);

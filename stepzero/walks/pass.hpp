@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "stepzero/graph/graph.hpp"
+#include "stepzero/kernels/product_norm.hpp"
 #include "stepzero/walks/weightless.hpp"
 
 namespace stepzero {
@@ -16,7 +17,7 @@ struct Observer {
   std::function<void(int node, View<const S> y, View<const S> keep)> forward = {};
   std::function<void(int node, View<const S> dy)> backward = {};        // the complete gradient of the node's output
   std::function<void(int param, View<const S> dtheta)> parameter = {};  // the complete gradient of the tensor
-  // ... of a tensor that is not made: the gradient of its explicit rows, and the sum of squares of all the rest
+  // ... of one that is not made: the gradient of its explicit rows, and the sum of squares of all the rest
   std::function<void(int param, View<const S> rows, double squares)> unmade = {};
 };
 
@@ -31,6 +32,9 @@ struct PassOptions {
   // (tokens, vocabulary) is ever whole. Then forward calls the observer of their gradients too, and their
   // outputs are not there to be asked for. 0: they run like all others.
   Index head_rows = 0;
+  // Of the gradients of matrices the norms are enough (Observer::unmade): they are not made where that is the longer way
+  // (kernels/product_norm.hpp).
+  bool norms = false;
   const Weightless* weightless = nullptr;  // stand-ins for nodes whose weights are not made
 };
 
@@ -44,6 +48,14 @@ struct HeadPlan {
   std::vector<Index> cuts = {};
 
   [[nodiscard]] Index most() const;  // rows at a time
+};
+
+// Of a parameter's gradient either all is made, or some rows, and of the others the sum of squares alone.
+struct GradientPlan {
+  bool whole = true;
+  std::vector<Index> rows = {};  // ascending
+
+  [[nodiscard]] Index rows_made(const Param& param) const { return whole ? param.rows() : std::ssize(rows); }
 };
 
 // Buffers that come back: memory is touched for the first time once, not in every pass.
@@ -87,6 +99,9 @@ class Pass {
   void release(std::size_t node);  // its output and what it keeps
   void restore(std::size_t cut);   // what lies between this cut and the one before
   const RowSpace& row_space_of(const Node& node);
+  const CentredRows& centred_rows_of(int wire);
+  void open_up(std::size_t node, const Up<S>& door);  // its door up
+  void add_squares(const Node& node, View<const S> x, View<const S> dy);
   [[nodiscard]] std::vector<View<const S>> inputs_of(const Node& node) const;
   [[nodiscard]] std::vector<View<const S>> params_of(const Node& node) const;
   Into<S> wire_gradient(int wire);
@@ -102,7 +117,10 @@ class Pass {
   std::vector<bool> again_;           // cuts before which everything is let go and made again; without checkpoints none
   std::vector<std::size_t> segment_;  // the first node behind the cut before
   std::vector<RowSpace> row_spaces_;  // of the wires that weightless nodes read
+  std::vector<GradientPlan> gradients_;
   std::vector<double> unmade_squares_;
+  int centred_wire_ = -1;  // whose rows these are: queries, keys and values read the same
+  CentredRows centred_;
   std::vector<Tensor<S>> memory_;  // of the weights: a tensor each, or one for all that are held at a time
   std::vector<View<S>> weights_;   // streamed: empty where they are not held
   WeightSource<S> source_;

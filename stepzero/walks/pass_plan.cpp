@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 namespace stepzero {
 
@@ -137,6 +138,55 @@ Index rows_made(const PassOptions& options, const Graph& graph, std::size_t para
   return is_made(options, param) ? graph.params[param].rows() : static_cast<Index>(options.weightless->params[param].rows.size());
 }
 
+namespace {
+
+// Parameters all of whose uses are blocks of matrices that are cheaper to know the norm of, each used once, and tables of tokens
+// that one whole such matrix may share.
+std::vector<bool> find_norms(const Graph& graph, const std::vector<Index>& rows, const HeadPlan& head) {
+  const std::size_t count = graph.params.size();
+  std::vector<bool> cheaper(count, false), other(count, false), table(count, false);
+  std::vector<std::vector<ParamUse>> uses(count);
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    const auto* linear = std::get_if<Linear>(&node.op);
+    const bool pays = linear != nullptr && i < head.begin && norm_is_cheaper(rows[i], linear->in, linear->out);
+    for (std::size_t u = 0; u < node.params.size(); ++u) {
+      const ParamUse& use = node.params[u];
+      const auto k = static_cast<std::size_t>(use.param);
+      // of a matrix in pieces the squares go to the tensor of the first
+      const bool product = pays && std::cmp_less(u, linear->pieces) && use.param == node.params[0].param;
+      const bool lookup = std::holds_alternative<TokenEmbedding>(node.op);
+      if (lookup) table[k] = true;
+      if (product) cheaper[k] = true;
+      if (!(product || lookup) || (product && std::ranges::find(uses[k], use) != uses[k].end())) other[k] = true;
+      if (product) uses[k].push_back(use);
+    }
+  }
+  for (std::size_t k = 0; k < count; ++k) {
+    const bool by_rows = uses[k].size() == 1 && uses[k][0] == graph.whole(static_cast<int>(k)) && !graph.params[k].in_out;
+    cheaper[k] = cheaper[k] && !other[k] && (!table[k] || by_rows);
+  }
+  return cheaper;
+}
+
+}  // namespace
+
+std::vector<GradientPlan> plan_gradients(const Graph& graph, const Batch& batch, const PassOptions& options, const HeadPlan& head) {
+  std::vector<GradientPlan> plan(graph.params.size());
+  for (std::size_t k = 0; options.weightless != nullptr && k < plan.size(); ++k) {
+    plan[k] = {options.weightless->params[k].made, options.weightless->params[k].rows};
+  }
+  if (!options.norms || options.weightless != nullptr) return plan;
+  const std::vector<bool> norms = find_norms(graph, graph.rows(batch), head);
+  for (std::size_t k = 0; k < plan.size(); ++k) plan[k].whole = !norms[k];
+  for (const Node& node : graph.nodes) {
+    if (!std::holds_alternative<TokenEmbedding>(node.op)) continue;
+    GradientPlan& table = plan[static_cast<std::size_t>(node.params[0].param)];
+    if (!table.whole) table.rows = ids_that_occur(batch);
+  }
+  return plan;
+}
+
 bool is_stand_in(const PassOptions& options, std::size_t node) {
   return options.weightless != nullptr && !std::holds_alternative<std::monostate>(options.weightless->nodes[node]);
 }
@@ -144,7 +194,7 @@ bool is_stand_in(const PassOptions& options, std::size_t node) {
 namespace {
 
 // Numbers of the gradients that are held at a time: a tensor that is used again further up keeps its own until there.
-double largest_gradients(const Graph& graph, const PassOptions& options) {
+double largest_gradients(const Graph& graph, const std::vector<GradientPlan>& plan) {
   std::vector<std::size_t> last_use(graph.params.size(), 0), first_use(graph.params.size(), graph.nodes.size());
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     for (const ParamUse& use : graph.nodes[i].params) {
@@ -158,7 +208,7 @@ double largest_gradients(const Graph& graph, const PassOptions& options) {
     const auto change = [&](const std::vector<std::size_t>& when, double sign) {
       place_weights(graph, graph.nodes[i], [&](int param, Index) {
         const auto k = static_cast<std::size_t>(param);
-        if (when[k] == i) held += sign * static_cast<double>(rows_made(options, graph, k) * graph.params[k].cols());
+        if (when[k] == i) held += sign * static_cast<double>(plan[k].rows_made(graph.params[k]) * graph.params[k].cols());
       });
     };
     change(last_use, 1);
@@ -191,8 +241,10 @@ double Pass<S>::memory_needed(const Graph& graph, const Batch& batch, PassOption
     largest_wire = std::max(largest_wire, tokens * static_cast<double>(channels_of(graph.nodes[i].op)));
   }
   const auto tokens = static_cast<double>(batch.tokens());
-  const double scratch = options.weightless != nullptr ? 64 * tokens * tokens : 0;
-  return (numbers + largest_segment + largest_gradients(graph, options) + 2 * largest_wire + scratch) * sizeof(S);
+  const std::vector<GradientPlan> gradients = plan_gradients(graph, batch, options, head);
+  // sums of (T, T) doubles, one a piece of work
+  const double scratch = std::ranges::all_of(gradients, &GradientPlan::whole) ? 0 : 64 * tokens * tokens;
+  return (numbers + largest_segment + largest_gradients(graph, gradients) + 2 * largest_wire + scratch) * sizeof(S);
 }
 
 template double Pass<float>::memory_needed(const Graph&, const Batch&, PassOptions);

@@ -28,6 +28,8 @@ Index place_weights(const Graph& graph, const Node& node, const std::function<vo
 // Numbers that a streamed pass holds of the weights: those of one node.
 Index largest_weights(const Graph& graph);
 
+std::vector<GradientPlan> plan_gradients(const Graph& graph, const Batch& batch, const PassOptions& options, const HeadPlan& head);
+
 bool is_made(const PassOptions& options, std::size_t param);
 Index rows_made(const PassOptions& options, const Graph& graph, std::size_t param);
 bool is_stand_in(const PassOptions& options, std::size_t node);

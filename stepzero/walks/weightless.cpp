@@ -18,17 +18,20 @@ Index lazy_matrices(const Node& node, Index tokens) {
   return experts != nullptr && std::min(experts->width, experts->ffn) >= tokens ? Experts::parts * experts->routing.experts : 0;
 }
 
+std::vector<Index> each_once(std::vector<Index> list) {
+  std::ranges::sort(list);
+  const auto rest = std::ranges::unique(list);
+  list.erase(rest.begin(), rest.end());
+  return list;
+}
+
 // The ids that occur, and the row of padding, which is not drawn like the others.
 std::vector<Index> explicit_rows(const Graph& graph, const Batch& batch, const std::vector<bool>& embedded) {
-  std::vector<Index> ids(batch.ids.begin(), batch.ids.end());
-  ids.insert(ids.end(), batch.encoder_ids.begin(), batch.encoder_ids.end());
+  std::vector<Index> rows = ids_that_occur(batch);
   for (std::size_t k = 0; k < graph.params.size(); ++k) {
-    if (embedded[k] && graph.params[k].zero_row >= 0) ids.push_back(graph.params[k].zero_row);
+    if (embedded[k] && graph.params[k].zero_row >= 0) rows.push_back(graph.params[k].zero_row);
   }
-  std::ranges::sort(ids);
-  const auto rest = std::ranges::unique(ids);
-  ids.erase(rest.begin(), rest.end());
-  return ids;
+  return each_once(std::move(rows));
 }
 
 // Two draws for each use of a tensor: what the way down sees of it, and what only the way up sees.
@@ -37,6 +40,18 @@ Stream stream_of(std::uint64_t seed, const Param& p, const ParamUse& use, const 
 }
 
 }  // namespace
+
+std::vector<Index> ids_that_occur(const Batch& batch) {
+  std::vector<Index> ids(batch.ids.begin(), batch.ids.end());
+  ids.insert(ids.end(), batch.encoder_ids.begin(), batch.encoder_ids.end());
+  return each_once(std::move(ids));
+}
+
+SeenEmbedding seen_embedding(const TokenEmbedding& table, const Batch& batch, std::span<const Index> rows) {
+  SeenEmbedding seen{.width = table.width, .padding = table.padding, .encoder = table.encoder};
+  for (const auto id : batch.ids_for(table.encoder)) seen.index.push_back(std::ranges::lower_bound(rows, Index{id}) - rows.begin());
+  return seen;
+}
 
 const char* Weightless::grade(const Graph& graph, std::size_t node) const {
   if (std::holds_alternative<std::monostate>(nodes[node]) || std::holds_alternative<SeenEmbedding>(nodes[node])) return "measured";
@@ -84,9 +99,7 @@ Weightless make_weightless(const Graph& graph, const Batch& batch, const Assignm
     const Node& node = graph.nodes[i];
     if (node.params.empty() || w.params[static_cast<std::size_t>(node.params[0].param)].made) continue;
     if (const auto* table = std::get_if<TokenEmbedding>(&node.op)) {
-      SeenEmbedding stand_in{.width = table->width, .padding = table->padding, .encoder = table->encoder};
-      for (const auto id : batch.ids_for(table->encoder)) stand_in.index.push_back(std::ranges::lower_bound(ids, Index{id}) - ids.begin());
-      w.nodes[i] = std::move(stand_in);
+      w.nodes[i] = seen_embedding(*table, batch, ids);
     } else if (const auto* linear = std::get_if<Linear>(&node.op)) {
       WeightlessLinear stand_in = lazy(node.params[0], linear->in, linear->out);
       stand_in.bias = linear->bias;

@@ -22,6 +22,12 @@ struct Weightless {
   [[nodiscard]] const char* grade(const Graph& graph, std::size_t node) const;
 };
 
+// Ascending, each once.
+std::vector<Index> ids_that_occur(const Batch& batch);
+
+// The stand-in of a table of which only `rows` are there, the ids that occur among them.
+SeenEmbedding seen_embedding(const TokenEmbedding& table, const Batch& batch, std::span<const Index> rows);
+
 // A matrix stays real if it has fewer inputs than there are tokens (it is then the smaller of the two), if an op without
 // a stand-in uses it, or if two products use the same block of it: what one saw, the other would have to know.
 Weightless make_weightless(const Graph& graph, const Batch& batch, const Assignment& distributions, std::uint64_t seed);
