@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
-#include <vector>
 
 #include <hwy/highway.h>
 
-#include "stepzero/core/parallel.hpp"
 #include "stepzero/kernels/packed_product.hpp"
+#include "stepzero/kernels/strips.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace stepzero::kernels::HWY_NAMESPACE {
@@ -31,25 +29,6 @@ constexpr Index most_rows = 256;                     // of a block of A
 constexpr Index least_strip = 96, most_strip = 192;  // rows or columns of C that one thread makes at a time
 constexpr Index most_short = 4096;                   // of the shorter side of C at a time
 constexpr Index most_shared = Index{1} << 20;        // numbers that are packed for all threads at a time
-
-Index round_up(Index n, Index unit) { return (n + unit - 1) / unit * unit; }
-
-// Near equal parts of n in whole units, none above `most`.
-Index part_of(Index n, Index most, Index unit) {
-  const Index parts = (n + most - 1) / most;
-  return round_up((n + parts - 1) / parts, unit);
-}
-
-// Rows or columns of C as threads take them: strips that become shorter towards the end, so that none waits long for another. The
-// bits are the same however C is cut.
-void for_each_strip(Index n, Index unit, const std::function<void(Index, Index)>& body) {
-  std::vector<Index> cuts = {0};
-  while (cuts.back() < n) {
-    const Index left = n - cuts.back();
-    cuts.push_back(cuts.back() + std::min(left, round_up(std::clamp<Index>(left / (2 * threads()), least_strip, most_strip), unit)));
-  }
-  parallel_for(std::ssize(cuts) - 1, [&](Index i) { body(cuts[static_cast<std::size_t>(i)], cuts[static_cast<std::size_t>(i) + 1]); });
-}
 
 // sum += x y. Left to itself, g++ makes y an operand from memory and orders the products anew, which costs 7 % of their speed.
 HWY_INLINE void add_product(V x, V y, V& sum) {
@@ -233,7 +212,7 @@ Scales at(Scales scales, Index k) { return {scales.alpha, k == 0 ? scales.beta :
 void by_columns(Source a, Source b, Depth depth, Scales scales, View<float> c) {
   const float* const packed = pack_for_all<tile_rows>(a, c.rows, depth);
   const Index block = part_of(c.rows, most_rows, tile_rows);
-  for_each_strip(c.cols, tile_cols, [&](Index j0, Index j1) {
+  for_each_strip(c.cols, {tile_cols, least_strip, most_strip}, [&](Index j0, Index j1) {
     float* const panels = memory_of_thread();
     depth.each([&](Index k0, Index inner, Index padded) {
       const Index k = depth.begin + k0;
@@ -265,7 +244,7 @@ void by_columns(Source a, Source b, Depth depth, Scales scales, View<float> c) {
 // Few columns: B is packed for all, and every thread makes strips of rows.
 void by_rows(Source a, Source b, Depth depth, Scales scales, View<float> c) {
   const float* const packed = pack_for_all<tile_cols>(b, c.cols, depth);
-  for_each_strip(c.rows, tile_rows, [&](Index i0, Index i1) {
+  for_each_strip(c.rows, {tile_rows, least_strip, most_strip}, [&](Index i0, Index i1) {
     float* const block = memory_of_thread();
     depth.each([&](Index k0, Index inner, Index padded) {
       const Index k = depth.begin + k0;

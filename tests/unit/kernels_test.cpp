@@ -18,6 +18,7 @@
 #include "stepzero/kernels/gemm.hpp"
 #include "stepzero/kernels/packed_product.hpp"
 #include "stepzero/kernels/rows.hpp"
+#include "stepzero/kernels/tile_product.hpp"
 #include "stepzero/kernels/vector_math.hpp"
 #include "stepzero/ops/attention_draw.hpp"
 
@@ -508,22 +509,44 @@ TEST(Kernels, PackedProductAgreesWithReference) {
   });
 }
 
+// Three parts of bfloat16 hold to the bound of floats, at the edges of tiles, blocks, panels and strips.
+TEST(Kernels, TileProductAgreesWithReference) {
+  if (!kernels::has_tiles()) GTEST_SKIP() << "this processor has no tiles of bfloat16";
+  constexpr Index shapes[][3] = {{1, 1, 1},      {3, 2, 5},      {16, 16, 32},   {17, 15, 33},  {32, 32, 64},  {33, 31, 47},
+                                 {15, 49, 16},   {97, 23, 9},    {2, 200, 257},  {200, 2, 257}, {65, 385, 33}, {385, 65, 6},
+                                 {50, 257, 769}, {257, 50, 770}, {40, 70, 1553}, {131, 129, 96}};
+  for (const auto& [m, n, k] : shapes) {
+    for (const Trans ta : {Trans::no, Trans::yes}) {
+      for (const Trans tb : {Trans::no, Trans::yes}) {
+        for (const double beta : {0.0, 1.0, 0.3}) check_gemm<float, double>({m, n, k, ta, tb, -0.7, beta}, kernels::tile_product);
+      }
+    }
+  }
+  check_gemm<float, double>({1030, 1050, 40, Trans::no, Trans::no, 1, 0.3}, kernels::tile_product);  // parts of the shorter side, too
+  check_gemm<float, double>({1050, 1030, 40, Trans::no, Trans::yes, 1, 0.3}, kernels::tile_product);
+}
+
 // The order of a sum depends on the inner dimension alone, also where it comes in several packed parts.
-TEST(Kernels, PiecesOfAPackedProductHaveTheBitsOfTheWhole) {
-  constexpr Index m = 131, n = 4200, k = 9001, rows = 57, columns = 77;
-  for (const Trans ta : {Trans::no, Trans::yes}) {
+TEST(Kernels, PiecesOfAProductHaveTheBitsOfTheWhole) {
+  std::vector<GemmFunction<float>> products = {kernels::packed_product};
+  if (kernels::has_tiles()) products.push_back(kernels::tile_product);
+  for (const auto product : products) {
+    constexpr Index few = 131, many = 4200, k = 9001, rows = 57, columns = 77, i0 = 31, j0 = 19;
     for (const bool tall : {false, true}) {
-      const Tensor<float> few = node_normals(1, "few", 0, ta == Trans::no ? m : k, ta == Trans::no ? k : m);
-      const Tensor<float> many = node_normals(1, "many", 0, ta == Trans::no ? k : n, ta == Trans::no ? n : k);
-      const View<const float> a = tall ? many.view() : few.view(), b = tall ? few.view() : many.view();
-      const Trans other = ta == Trans::no ? Trans::yes : Trans::no, left = tall ? other : ta, right = tall ? other : ta;
-      Tensor<float> whole(tall ? n : m, tall ? m : n), piece(rows, columns);
-      kernels::packed_product(left, right, 1.0F, a, b, 0.0F, whole.view());
-      const Index i0 = 31, j0 = 19;
-      kernels::packed_product(left, right, 1.0F, left == Trans::no ? a.slice(i0, rows) : a.columns(i0, rows),
-                              right == Trans::no ? b.columns(j0, columns) : b.slice(j0, columns), 0.0F, piece.view());
-      for (Index i = 0; i < rows; ++i) {
-        EXPECT_EQ(std::memcmp(piece.view().row(i), whole.view().row(i0 + i) + j0, columns * sizeof(float)), 0) << "row " << i;
+      for (const Trans ta : {Trans::no, Trans::yes}) {
+        for (const Trans tb : {Trans::no, Trans::yes}) {
+          const Index m = tall ? many : few, n = tall ? few : many;
+          const Tensor<float> left = node_normals(1, "a", 0, ta == Trans::no ? m : k, ta == Trans::no ? k : m);
+          const Tensor<float> right = node_normals(1, "b", 0, tb == Trans::no ? k : n, tb == Trans::no ? n : k);
+          const View<const float> a = left.view(), b = right.view();
+          Tensor<float> whole(m, n), piece(rows, columns);
+          product(ta, tb, 1.0F, a, b, 0.0F, whole.view());
+          product(ta, tb, 1.0F, ta == Trans::no ? a.slice(i0, rows) : a.columns(i0, rows),
+                  tb == Trans::no ? b.columns(j0, columns) : b.slice(j0, columns), 0.0F, piece.view());
+          for (Index i = 0; i < rows; ++i) {
+            EXPECT_EQ(std::memcmp(piece.view().row(i), whole.view().row(i0 + i) + j0, columns * sizeof(float)), 0) << "row " << i;
+          }
+        }
       }
     }
   }
@@ -548,6 +571,7 @@ TEST(Kernels, GemmHasTheSameBitsForAnyNumberOfThreads) {
                                     {31, 48, 1024},
                                     {48, 48, 4096},
                                     {256, 256, 300},
+                                    {100, 200, 800},
                                     {300, 900, 64},
                                     {900, 300, 64}}) {
         const Tensor<float> a = node_normals(1, "a", 0, ta == Trans::no ? m : k, ta == Trans::no ? k : m);
