@@ -19,7 +19,7 @@ std::vector<Signal> signals(const Settings& s, const char* placement, double gai
       make_model({.set = {fmt::format("width={}", width), fmt::format("layers={}", layers), fmt::format("norm_placement={}", placement)},
                   .tokens = 16});
   m.set(Role::gain, Distribution::constant(gain));
-  if (predicted_loss != nullptr) *predicted_loss = *predicted(m).loss.predicted;
+  if (predicted_loss != nullptr) *predicted_loss = predicted(m).loss.predicted.value_or(std::nan(""));
   return measured(m, s, std::max(2, s.draws() / 2));
 }
 

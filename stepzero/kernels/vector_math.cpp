@@ -101,7 +101,7 @@ HWY_INLINE V load(const float* p, Index n) {
 HWY_INLINE void store(V v, float* p, Index n) {
   const D d;
   if (n == static_cast<Index>(hn::Lanes(d))) return hn::StoreU(v, d, p);
-  HWY_ALIGN float buffer[HWY_MAX_BYTES / sizeof(float)];
+  HWY_ALIGN float buffer[HWY_MAX_BYTES / sizeof(float)] = {};
   hn::Store(v, d, buffer);
   for (Index i = 0; i < n; ++i) p[i] = buffer[i];
 }

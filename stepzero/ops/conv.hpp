@@ -81,7 +81,8 @@ struct Conv {
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
     const double n = static_cast<double>(in);
-    const double gain = static_cast<double>(in / groups) * p.theta[0].second_moment();
+    const Index inputs = in / groups;
+    const double gain = static_cast<double>(inputs) * p.theta[0].second_moment();
     Pulled up{{{.G = sum_over_taps(p.dy.G, places_of_pixels(window, p.batch.sequences)).scaled(gain)}}, {}};  // (6)
     up.dx[0].level = 2 * p.dy.G.sameness() / n;
     up.dx[0].noise = 1 / n;
