@@ -45,13 +45,6 @@ struct Scales {
   float alpha, beta;
 };
 
-// A matrix as packing sees it: steps from one row of op(A) or column of op(B) to the next, and from one inner index to the next.
-struct Source {
-  const float* data;
-  Index across, along;  // one of the two is 1
-  [[nodiscard]] Source at(Index w, Index k) const { return {data + w * across + k * along, across, along}; }
-};
-
 // c = alpha a b + beta c for one tile, from panels where the entries of one inner index lie together. With `packs`, b is not
 // packed yet (its rows lie b_step apart) and comes into the panel on the way.
 template <Index rows, bool packs = false>

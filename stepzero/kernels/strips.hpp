@@ -1,5 +1,5 @@
 #pragma once
-// How our own products cut a matrix: parts for the caches, by the shape alone; strips for the threads, on which no bit depends.
+// How our own products see and cut a matrix: parts for the caches, by the shape alone; strips for the threads, on which no bit depends.
 #include <algorithm>
 #include <functional>
 #include <vector>
@@ -7,6 +7,13 @@
 #include "stepzero/core/parallel.hpp"
 
 namespace stepzero::kernels {
+
+// A matrix as packing sees it: steps from one row of op(A) or column of op(B) to the next, and from one inner index to the next.
+struct Source {
+  const float* data;
+  Index across, along;  // one of the two is 1
+  [[nodiscard]] Source at(Index w, Index k) const { return {data + w * across + k * along, across, along}; }
+};
 
 inline Index round_up(Index n, Index unit) { return (n + unit - 1) / unit * unit; }
 

@@ -23,13 +23,6 @@ constexpr Index huge_pages = Index{4} << 20;                      // memory of s
 
 constexpr int well_in_range = 30, most_power = 50;  // of the powers of 2 in (3)
 
-// A matrix as packing sees it: steps from one row of op(A) or column of op(B) to the next, and from one inner index to the next.
-struct Source {
-  const float* data;
-  Index across, along;  // one of the two is 1
-  [[nodiscard]] Source at(Index w, Index k) const { return {data + w * across + k * along, across, along}; }
-};
-
 // Panel after panel: the blocks of the first `wide` rows or columns along the inner dimension, those of the next; what (3) took out of
 // each.
 struct Panels {
