@@ -31,6 +31,7 @@ struct Panels {
   Index size;  // bytes of a panel
   [[nodiscard]] std::byte* panel(Index w) const { return blocks + w / wide * size; }
   [[nodiscard]] float& power(Index w) const { return powers[w / wide]; }
+  [[nodiscard]] Panels from(Index w) const { return {panel(w), &power(w), size}; }
 };
 
 // What follows runs where has_tiles(), up to the end of this target.
@@ -279,16 +280,14 @@ void tile_product(Trans ta, Trans tb, float alpha, View<const float> a, View<con
     for (Index s0 = 0; s0 < shorter; s0 += part) {
       const Index s_count = std::min(part, shorter - s0);
       const Panels shared = room.panels(s_count, depth);
-      parallel_ranges(s_count, pair, [&](Index s, Index end) {
-        pack(by_columns, few.at(s0 + s, k), end - s, depth, {shared.panel(s), &shared.power(s), shared.size});
-      });
+      parallel_ranges(s_count, pair, [&](Index s, Index end) { pack(by_columns, few.at(s0 + s, k), end - s, depth, shared.from(s)); });
       for_each_strip(longer, strips, [&](Index o0, Index o1) {
         thread_local Room own_room;
         const Panels own = own_room.panels(o1 - o0, depth);
         const auto each_pair = [&](const auto& body) {
           for (Index o = o0; o < o1; o += pair) body(o, std::min(pair, o1 - o));
         };
-        each_pair([&](Index o, Index m) { pack(!by_columns, many.at(o, k), m, depth, {own.panel(o - o0), &own.power(o - o0), own.size}); });
+        each_pair([&](Index o, Index m) { pack(!by_columns, many.at(o, k), m, depth, own.from(o - o0)); });
         const Tiles tiles;
         Square square;
         for (Index s = 0; s < s_count; s += pair) {
