@@ -17,10 +17,10 @@
 #include "stepzero/io/tokens.hpp"
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/model.hpp"
-#include "stepzero/report/compare.hpp"
-#include "stepzero/walks/measure.hpp"
-#include "stepzero/walks/predict.hpp"
-#include "stepzero/walks/profile.hpp"
+#include "stepzero/pass/measure.hpp"
+#include "stepzero/signal/comparison.hpp"
+#include "stepzero/theory/predict.hpp"
+#include "stepzero/theory/scheme_profile.hpp"
 
 using namespace stepzero;
 

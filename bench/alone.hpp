@@ -8,7 +8,7 @@
 #include <oneapi/dnnl/dnnl.h>
 
 #include "bench/roof.hpp"
-#include "stepzero/kernels/gemm.hpp"
+#include "stepzero/kernels/product/gemm.hpp"
 
 namespace stepzero::bench {
 

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 
 #include "bench/roof.hpp"
-#include "stepzero/walks/audit.hpp"
+#include "stepzero/audit/audit.hpp"
 
 namespace {
 

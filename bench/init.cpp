@@ -14,11 +14,12 @@
 #include <unistd.h>
 
 #include "bench/roof.hpp"
+#include "stepzero/core/half.hpp"
 #include "stepzero/core/random.hpp"
 #include "stepzero/io/file.hpp"
-#include "stepzero/io/half.hpp"
-#include "stepzero/kernels/narrow.hpp"
+#include "stepzero/kernels/fill.hpp"
 #include "stepzero/kernels/random_fill.hpp"
+#include "stepzero/kernels/to_half.hpp"
 
 namespace {
 

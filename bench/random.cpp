@@ -11,6 +11,7 @@
 
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/core/random.hpp"
+#include "stepzero/kernels/fill.hpp"
 #include "stepzero/kernels/random_fill.hpp"
 
 namespace {

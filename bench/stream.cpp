@@ -10,10 +10,11 @@
 
 #include "bench/alone.hpp"
 #include "stepzero/io/tokens.hpp"
+#include "stepzero/kernels/fill.hpp"
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/model.hpp"
+#include "stepzero/pass/measure.hpp"
 #include "stepzero/report/json.hpp"
-#include "stepzero/walks/measure.hpp"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <stepzero/io/tokens.hpp>
 #include <stepzero/models/build.hpp>
 #include <stepzero/models/model.hpp>
-#include <stepzero/walks/measure.hpp>
+#include <stepzero/pass/measure.hpp>
 
 int main() {
   using namespace stepzero;

@@ -4,8 +4,9 @@
 #include "stepzero/claims/lab.hpp"
 #include "stepzero/claims/list.hpp"
 #include "stepzero/claims/model.hpp"
+#include "stepzero/kernels/fill.hpp"
 #include "stepzero/kernels/products.hpp"
-#include "stepzero/walks/weights.hpp"
+#include "stepzero/pass/fill_pass.hpp"
 
 namespace stepzero::claims {
 

@@ -5,7 +5,7 @@
 #include "stepzero/claims/list.hpp"
 #include "stepzero/claims/model.hpp"
 #include "stepzero/kernels/statistics.hpp"
-#include "stepzero/walks/weights.hpp"
+#include "stepzero/pass/fill_pass.hpp"
 
 namespace stepzero::claims {
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "stepzero/core/parallel.hpp"
+#include "stepzero/kernels/fill.hpp"
 #include "stepzero/kernels/statistics.hpp"
 
 namespace stepzero::claims {

@@ -1,14 +1,14 @@
 #pragma once
 // A few ops on a bench: sources of random numbers, the ops under test, and as many draws as it takes. The passes are
-// those of the models (walks/pass.hpp).
+// those of the models (pass/pass.hpp).
 #include <functional>
 #include <map>
 #include <vector>
 
 #include "stepzero/claims/claim.hpp"
-#include "stepzero/core/moments.hpp"
 #include "stepzero/core/random.hpp"
-#include "stepzero/walks/pass.hpp"
+#include "stepzero/core/streaming_moments.hpp"
+#include "stepzero/pass/pass.hpp"
 
 namespace stepzero::claims {
 

@@ -6,7 +6,7 @@
 #include "stepzero/claims/branches.hpp"
 #include "stepzero/claims/list.hpp"
 #include "stepzero/claims/model.hpp"
-#include "stepzero/walks/predict.hpp"
+#include "stepzero/theory/predict.hpp"
 
 namespace stepzero::claims {
 

@@ -8,9 +8,11 @@
 #include "stepzero/io/tokens.hpp"
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/model.hpp"
-#include "stepzero/walks/measure.hpp"
-#include "stepzero/walks/predict.hpp"
-#include "stepzero/walks/profile.hpp"
+#include "stepzero/pass/fill_pass.hpp"
+#include "stepzero/pass/measure.hpp"
+#include "stepzero/signal/describe.hpp"
+#include "stepzero/theory/predict.hpp"
+#include "stepzero/theory/scheme_profile.hpp"
 
 namespace stepzero::claims {
 

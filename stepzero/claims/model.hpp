@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "stepzero/claims/claim.hpp"
-#include "stepzero/report/signal.hpp"
 #include "stepzero/schemes/scheme.hpp"
+#include "stepzero/signal/signal.hpp"
 
 namespace stepzero::claims {
 

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "stepzero/report/json_parts.hpp"
-#include "stepzero/report/look.hpp"
+#include "stepzero/report/terminal_style.hpp"
 
 namespace stepzero::claims {
 

@@ -4,7 +4,8 @@
 
 #include "stepzero/claims/lab.hpp"
 #include "stepzero/claims/list.hpp"
-#include "stepzero/kernels/gemm.hpp"
+#include "stepzero/kernels/fill.hpp"
+#include "stepzero/kernels/product/gemm.hpp"
 #include "stepzero/kernels/statistics.hpp"
 
 namespace stepzero::claims {

@@ -7,7 +7,8 @@
 #include <fmt/format.h>
 
 #include "stepzero/core/parallel.hpp"
-#include "stepzero/walks/weights.hpp"
+#include "stepzero/kernels/fill.hpp"
+#include "stepzero/pass/fill_pass.hpp"
 
 namespace stepzero::claims {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "stepzero/claims/model.hpp"
-#include "stepzero/walks/train.hpp"
+#include "stepzero/pass/train.hpp"
 
 namespace stepzero::claims {
 

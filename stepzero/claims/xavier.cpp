@@ -5,7 +5,7 @@
 
 #include "stepzero/claims/lab.hpp"
 #include "stepzero/claims/model.hpp"
-#include "stepzero/walks/draw.hpp"
+#include "stepzero/weights/tensor_draw.hpp"
 
 namespace stepzero::claims {
 

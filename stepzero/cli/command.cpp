@@ -11,10 +11,10 @@
 #include "stepzero/cli/job.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/models/build.hpp"
+#include "stepzero/models/make_input.hpp"
 #include "stepzero/models/model.hpp"
 #include "stepzero/models/rope.hpp"
-#include "stepzero/walks/input.hpp"
-#include "stepzero/walks/profile.hpp"
+#include "stepzero/theory/scheme_profile.hpp"
 
 namespace stepzero::cli {
 

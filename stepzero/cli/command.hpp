@@ -9,9 +9,9 @@
 #include "stepzero/graph/graph.hpp"
 #include "stepzero/io/tokens.hpp"
 #include "stepzero/models/architecture.hpp"
-#include "stepzero/report/signal.hpp"
+#include "stepzero/pass/measure.hpp"
 #include "stepzero/schemes/scheme.hpp"
-#include "stepzero/walks/measure.hpp"
+#include "stepzero/signal/signal.hpp"
 
 namespace stepzero::cli {
 

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include "stepzero/cli/present.hpp"
+#include "stepzero/pass/measure.hpp"
 #include "stepzero/report/compare.hpp"
-#include "stepzero/walks/measure.hpp"
-#include "stepzero/walks/predict_long.hpp"
+#include "stepzero/theory/predict_long.hpp"
 
 namespace stepzero::cli {
 

@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "stepzero/audit/difference.hpp"
 #include "stepzero/cli/command.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/models/build.hpp"
-#include "stepzero/walks/difference.hpp"
 
 namespace stepzero::cli {
 

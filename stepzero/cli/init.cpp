@@ -12,10 +12,10 @@
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/models/build.hpp"
-#include "stepzero/models/express.hpp"
+#include "stepzero/models/config_export.hpp"
 #include "stepzero/models/model.hpp"
 #include "stepzero/report/terminal.hpp"
-#include "stepzero/walks/checkpoint.hpp"
+#include "stepzero/weights/checkpoint.hpp"
 
 namespace stepzero::cli {
 

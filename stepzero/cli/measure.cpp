@@ -5,8 +5,8 @@
 #include "stepzero/cli/job.hpp"
 #include "stepzero/cli/present.hpp"
 #include "stepzero/core/text.hpp"
+#include "stepzero/pass/measure.hpp"
 #include "stepzero/report/terminal.hpp"
-#include "stepzero/walks/measure.hpp"
 
 namespace stepzero::cli {
 

@@ -2,7 +2,7 @@
 
 #include "stepzero/cli/present.hpp"
 #include "stepzero/report/terminal.hpp"
-#include "stepzero/walks/predict_long.hpp"
+#include "stepzero/theory/predict_long.hpp"
 
 namespace stepzero::cli {
 

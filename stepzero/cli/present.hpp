@@ -4,7 +4,7 @@
 #include <string>
 
 #include "stepzero/cli/command.hpp"
-#include "stepzero/report/look.hpp"
+#include "stepzero/report/terminal_style.hpp"
 
 namespace stepzero::cli {
 

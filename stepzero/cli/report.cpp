@@ -10,7 +10,7 @@
 #include "stepzero/report/html.hpp"
 #include "stepzero/report/json.hpp"
 #include "stepzero/report/terminal.hpp"
-#include "stepzero/walks/predict_long.hpp"
+#include "stepzero/theory/predict_long.hpp"
 
 namespace stepzero::cli {
 

@@ -1,10 +1,9 @@
 #pragma once
 // Weights are a function: weight(seed, tensor name, element index) -> number. Nothing is ever "the next" random
 // number, so any slice can be made anywhere, in any order, by any number of threads, with the same bits on every
-// SIMD level. The numbers themselves are made in kernels/random_fill.cpp.
+// SIMD level. kernels/fill.hpp makes the numbers.
 #include <array>
 #include <cstdint>
-#include <span>
 #include <string_view>
 
 namespace stepzero {
@@ -18,7 +17,7 @@ struct Distribution {
   double scale = 0;  // normal, truncated: standard deviation of the parent normal; uniform: half-width
   double cut = 0;    // truncated: the bound, in parent standard deviations; no value reaches mean +- cut * scale
 
-  // Numbers that depend on each other, made as a whole (walks/structured.hpp); `scale` is the std of one of them.
+  // Numbers that depend on each other, made as a whole (weights/structured_draw.hpp); `scale` is the std of one of them.
   enum class Structure : std::uint8_t { none, orthogonal, diagonal, mimetic };
   Structure structure = Structure::none;
   double diagonal = 0;  // what stands on the diagonal besides the noise
@@ -49,9 +48,5 @@ struct Stream {
 
 // A 128-bit hash of seed and name, so that no two tensors share a stream. Stable for ever; see random.cpp.
 Stream make_stream(std::uint64_t seed, std::string_view name);
-
-// Elements [first, first + out.size()) of the tensor. The doubles are the floats, widened.
-void fill(const Distribution& distribution, const Stream& stream, std::uint64_t first, std::span<float> out);
-void fill(const Distribution& distribution, const Stream& stream, std::uint64_t first, std::span<double> out);
 
 }  // namespace stepzero

@@ -1,63 +1,13 @@
 #pragma once
 // A model is a graph: nodes in the order they run, each an op with the wires it reads and the parameters it uses.
-// Wire i is the output of node i. Interpreters (walks/) go down and up this list; they never look inside an op.
-#include <functional>
-#include <numeric>
+// Wire i is the output of node i. Interpreters (theory/, pass/) go down and up this list.
 #include <string>
 #include <vector>
 
+#include "stepzero/graph/param.hpp"
 #include "stepzero/ops/all.hpp"
 
 namespace stepzero {
-
-// A block of a tensor that several projections share: what a scheme that tells them apart is asked about.
-struct Part {
-  Role role = Role::query;
-  Index row0 = 0;
-  Index col0 = 0;
-  Index rows = 0;
-  Index cols = 0;
-  Index fan_out = 1;  // of the whole projection, which may have several blocks
-};
-
-// A tensor of the checkpoint.
-struct Param {
-  std::string name;          // as in the safetensors file
-  std::vector<Index> shape;  // as stored
-  Role role = Role::gain;
-  int layer = -1;  // block it belongs to, -1 outside the blocks
-  Index fan_in = 1;
-  Index fan_out = 1;
-  double neutral = 1;            // a gain's value that changes nothing: 0 where the norm adds 1 to it
-  Index zero_row = -1;           // the row of padding, which stays zero; -1: none
-  std::vector<Part> parts = {};  // none: the tensor is one matrix
-  bool in_out = false;           // a matrix stored (in, out)
-  bool conv = false;             // the kernel of a convolution: a row for each channel it makes
-
-  // as a matrix: a vector is one row, of more dimensions the last are the columns
-  [[nodiscard]] Index rows() const { return product(0, row_dimensions()); }
-  [[nodiscard]] Index cols() const { return product(row_dimensions(), shape.size()); }
-  [[nodiscard]] Index size() const { return product(0, shape.size()); }
-
- private:
-  [[nodiscard]] std::size_t row_dimensions() const { return conv ? 1 : shape.size() - 1; }
-  [[nodiscard]] Index product(std::size_t begin, std::size_t end) const {
-    const auto at = [&](std::size_t i) { return shape.begin() + static_cast<std::ptrdiff_t>(i); };
-    return std::accumulate(at(begin), at(end), Index{1}, std::multiplies<>());
-  }
-};
-
-// The block of a tensor that one op uses: all of it, or for instance the query third of a fused projection.
-// Two uses of one tensor are either the same block (a tied head) or disjoint.
-struct ParamUse {
-  int param = 0;
-  Index row0 = 0;
-  Index col0 = 0;
-  Index rows = 0;
-  Index cols = 0;
-
-  friend bool operator==(const ParamUse&, const ParamUse&) = default;
-};
 
 struct Node {
   std::string name;

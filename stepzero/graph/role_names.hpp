@@ -1,5 +1,5 @@
 #pragma once
-#include "stepzero/ops/op.hpp"
+#include "stepzero/graph/param.hpp"
 
 namespace stepzero {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "stepzero/io/half.hpp"
+#include "stepzero/core/half.hpp"
 
 namespace stepzero {
 namespace {

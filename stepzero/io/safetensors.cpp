@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "stepzero/core/half.hpp"
 #include "stepzero/core/text.hpp"
-#include "stepzero/io/half.hpp"
 #include "stepzero/io/recognise.hpp"
 #include "stepzero/io/safetensors_header.hpp"
 #include "stepzero/io/validation.hpp"

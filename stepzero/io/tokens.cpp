@@ -10,6 +10,7 @@
 #include "stepzero/core/random.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/io/file.hpp"
+#include "stepzero/kernels/fill.hpp"
 
 namespace stepzero {
 

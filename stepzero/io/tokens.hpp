@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "stepzero/core/batch.hpp"
 #include "stepzero/core/error.hpp"
-#include "stepzero/ops/op.hpp"
 
 namespace stepzero {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "stepzero/core/parallel.hpp"
-#include "stepzero/kernels/rotate.hpp"
+#include "stepzero/kernels/row_rotations.hpp"
 
 namespace stepzero::kernels {
 

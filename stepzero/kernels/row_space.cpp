@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "stepzero/core/parallel.hpp"
-#include "stepzero/kernels/gemm.hpp"
+#include "stepzero/kernels/product/gemm.hpp"
 #include "stepzero/kernels/rows.hpp"
 
 namespace stepzero {

@@ -1,12 +1,12 @@
 #pragma once
 // The statistics of every activation and gradient of a pass, in one reading of the memory.
 //
-// The bits depend on the numbers and the shape alone: not on threads, not on the SIMD level (core/moments.hpp says how).
+// The bits depend on the numbers and the shape alone: not on threads, not on the SIMD level (core/streaming_moments.hpp says how).
 // Accuracy of Moments and sum_squares: as there, double all along. Of token_cosine: unit rows are rounded to S, added
 // four at a time in S and then in double; for float the error is below 4e-7 * (|cosine| + 1/length).
 #include <memory>
 
-#include "stepzero/core/moments.hpp"
+#include "stepzero/core/streaming_moments.hpp"
 
 namespace stepzero {
 

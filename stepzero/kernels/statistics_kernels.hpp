@@ -1,6 +1,6 @@
 #pragma once
 // The inner loops of statistics.cpp: plain templates, and for float their SIMD twins with the same bits.
-#include "stepzero/core/moments.hpp"
+#include "stepzero/core/streaming_moments.hpp"
 
 namespace stepzero {
 

@@ -8,7 +8,7 @@
 
 #include <hwy/highway.h>
 
-#include "stepzero/io/half.hpp"
+#include "stepzero/core/half.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace stepzero::kernels::HWY_NAMESPACE {

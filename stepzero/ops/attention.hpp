@@ -22,7 +22,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "stepzero/kernels/gemm.hpp"
+#include "stepzero/kernels/product/gemm.hpp"
 #include "stepzero/kernels/rows.hpp"
 #include "stepzero/ops/scale.hpp"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "stepzero/kernels/rows.hpp"
-#include "stepzero/ops/attention_draw.hpp"
+#include "stepzero/ops/kernel_draw.hpp"
 
 namespace stepzero {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "stepzero/ops/attention.hpp"
-#include "stepzero/ops/attention_draw.hpp"
-#include "stepzero/ops/attention_sums.hpp"
+#include "stepzero/ops/head_tools.hpp"
+#include "stepzero/ops/kernel_draw.hpp"
 
 namespace stepzero {
 

@@ -15,7 +15,7 @@
 #include "stepzero/kernels/statistics.hpp"
 #include "stepzero/ops/attention_heads.hpp"
 #include "stepzero/ops/attention_moments.hpp"
-#include "stepzero/ops/attention_pairs.hpp"
+#include "stepzero/ops/head_variance.hpp"
 
 namespace stepzero {
 

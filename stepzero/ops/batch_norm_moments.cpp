@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "stepzero/kernels/eigen.hpp"
-#include "stepzero/ops/attention_draw.hpp"
 #include "stepzero/ops/batch_norm.hpp"
-#include "stepzero/ops/channels.hpp"
+#include "stepzero/ops/drawn_channels.hpp"
+#include "stepzero/ops/kernel_draw.hpp"
 
 namespace stepzero {
 

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "stepzero/core/random.hpp"
+#include "stepzero/kernels/fill.hpp"
 #include "stepzero/ops/cross_entropy.hpp"
 
 namespace stepzero {

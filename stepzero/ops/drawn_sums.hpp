@@ -6,9 +6,9 @@
 #include "stepzero/core/kernel.hpp"
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/core/running.hpp"
-#include "stepzero/kernels/gemm.hpp"
+#include "stepzero/kernels/product/gemm.hpp"
 #include "stepzero/kernels/products.hpp"
-#include "stepzero/ops/attention_draw.hpp"
+#include "stepzero/ops/kernel_draw.hpp"
 
 namespace stepzero {
 

@@ -21,7 +21,7 @@
 // Derived in docs/derivations/experts.md
 #include <variant>
 
-#include "stepzero/kernels/gemm.hpp"
+#include "stepzero/kernels/product/gemm.hpp"
 #include "stepzero/kernels/products.hpp"
 #include "stepzero/kernels/rows.hpp"
 #include "stepzero/ops/elementwise.hpp"

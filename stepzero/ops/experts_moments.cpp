@@ -5,9 +5,9 @@
 #include <array>
 #include <cmath>
 
-#include "stepzero/ops/attention_draw.hpp"
 #include "stepzero/ops/drawn_sums.hpp"
 #include "stepzero/ops/experts.hpp"
+#include "stepzero/ops/kernel_draw.hpp"
 #include "stepzero/ops/linear.hpp"
 #include "stepzero/ops/multiply.hpp"
 

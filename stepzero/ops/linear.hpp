@@ -12,7 +12,7 @@
 //            E||dW||^2 = n <K, G>,  E||db||^2 = sum_ts G_ts                 (7)
 // Assumes    W independent of x and dy, entries of zero mean
 // Derived in docs/derivations/linear.md
-#include "stepzero/kernels/gemm.hpp"
+#include "stepzero/kernels/product/gemm.hpp"
 #include "stepzero/ops/op.hpp"
 
 namespace stepzero {

@@ -1,7 +1,7 @@
 // The moment doors of max pooling: channels drawn from their kernel, pooled, and counted.
 #include "stepzero/core/running.hpp"
-#include "stepzero/ops/attention_draw.hpp"
-#include "stepzero/ops/channels.hpp"
+#include "stepzero/ops/drawn_channels.hpp"
+#include "stepzero/ops/kernel_draw.hpp"
 #include "stepzero/ops/max_pool.hpp"
 
 namespace stepzero {

@@ -16,33 +16,17 @@
 // docs/derivations/ and an example in tests/laws/examples.hpp. A missing door is a compile error on that line.
 #include <algorithm>
 #include <concepts>
-#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "stepzero/core/batch.hpp"
 #include "stepzero/core/dual.hpp"
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/core/view.hpp"
 #include "stepzero/ops/moments.hpp"
 
 namespace stepzero {
-
-// The tokens a pass runs on: `sequences` rows of `length` ids, one after the other; targets likewise. Of images that are classified
-// as a whole, each is a sequence of one token.
-struct Batch {
-  Index sequences = 1;
-  Index length = 1;
-  std::vector<std::int32_t> ids;               // inputs
-  std::vector<std::int32_t> targets;           // what position t is scored against; negative: not scored
-  std::uint64_t seed = 0;                      // for ops that draw (dropout)
-  std::vector<std::int32_t> encoder_ids = {};  // inputs of an encoder beside the decoder that reads `ids`, as many
-  std::vector<float> pixels = {};              // of vision models: [sequences][colours][height][width]
-
-  [[nodiscard]] Index tokens() const { return sequences * length; }
-  [[nodiscard]] Index position(Index t) const { return t % length; }
-  [[nodiscard]] const std::vector<std::int32_t>& ids_for(bool encoder) const { return encoder ? encoder_ids : ids; }
-};
 
 // Door down: read x and theta, write y; leave in `keep` what the door up will want.
 template <class S>
@@ -77,28 +61,6 @@ struct Up {
   std::span<const Into<S>> dx;
   std::span<const Into<S>> dtheta;
   Index first = 0;
-};
-
-// What a scheme is told about a parameter.
-enum class Role : std::uint8_t {
-  token_embedding,
-  position_embedding,
-  query,
-  key,
-  value,
-  query_key_value,
-  attention_out,
-  ffn_in,
-  ffn_gate,
-  ffn_out,
-  head,
-  projection,  // a matrix outside the blocks
-  router,      // scores of experts
-  lora_down,
-  lora_up,
-  gain,
-  bias,
-  branch_gain,
 };
 
 // A parameter as the op sees it: a matrix (rows, cols) with the fans that its use gives it.

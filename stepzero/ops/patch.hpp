@@ -13,7 +13,7 @@
 // Derived in docs/derivations/patch.md
 #include <algorithm>
 
-#include "stepzero/kernels/gemm.hpp"
+#include "stepzero/kernels/product/gemm.hpp"
 #include "stepzero/ops/linear.hpp"
 
 namespace stepzero {

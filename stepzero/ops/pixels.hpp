@@ -7,7 +7,7 @@
 // Pull       nothing
 // Assumes    nothing
 // Derived in docs/derivations/pixels.md
-#include "stepzero/kernels/gemm.hpp"
+#include "stepzero/kernels/product/gemm.hpp"
 #include "stepzero/ops/op.hpp"
 
 namespace stepzero {

@@ -12,7 +12,7 @@
 // Derived in docs/derivations/position.md
 #include <cmath>
 
-#include "stepzero/kernels/gemm.hpp"
+#include "stepzero/kernels/product/gemm.hpp"
 #include "stepzero/ops/embedding.hpp"
 
 namespace stepzero {

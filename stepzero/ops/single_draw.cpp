@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "stepzero/kernels/decompose.hpp"
-#include "stepzero/ops/attention_draw.hpp"
 #include "stepzero/ops/drawn_sums.hpp"
+#include "stepzero/ops/kernel_draw.hpp"
 
 namespace stepzero {
 

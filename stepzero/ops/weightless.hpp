@@ -22,6 +22,7 @@
 #include <limits>
 
 #include "stepzero/core/random.hpp"
+#include "stepzero/kernels/fill.hpp"
 #include "stepzero/kernels/products.hpp"
 #include "stepzero/kernels/row_space.hpp"
 #include "stepzero/kernels/rows.hpp"

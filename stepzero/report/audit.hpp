@@ -2,7 +2,7 @@
 // An audit for people and for programs.
 #include <string>
 
-#include "stepzero/walks/audit.hpp"
+#include "stepzero/audit/audit.hpp"
 
 namespace stepzero {
 

@@ -10,8 +10,8 @@
 #include "stepzero/report/audit.hpp"
 #include "stepzero/report/diagnosis.hpp"
 #include "stepzero/report/html.hpp"
-#include "stepzero/report/look.hpp"
 #include "stepzero/report/terminal.hpp"
+#include "stepzero/report/terminal_style.hpp"
 
 namespace stepzero {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "stepzero/report/signal.hpp"
+#include "stepzero/signal/signal.hpp"
 
 namespace stepzero {
 

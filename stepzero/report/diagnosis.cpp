@@ -70,10 +70,6 @@ std::vector<Finding> diagnose(const Signal& s) {
   return out;
 }
 
-void worst_first(std::vector<Finding>& findings) {
-  sort_few(findings, [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
-}
-
 bool any_at_least(std::span<const Finding> findings, Severity severity) {
   return std::ranges::any_of(findings, [&](const Finding& f) { return f.severity >= severity; });
 }

@@ -3,15 +3,12 @@
 #include <span>
 #include <vector>
 
-#include "stepzero/report/signal.hpp"
+#include "stepzero/signal/signal.hpp"
 
 namespace stepzero {
 
 // The worst first. Judges measured numbers where there are any, predicted ones elsewhere.
 std::vector<Finding> diagnose(const Signal& signal);
-
-// By severity, else in the order they came.
-void worst_first(std::vector<Finding>& findings);
 
 // Every finding that diagnose can come to, with what it means: for documentation.
 struct Diagnosis {

@@ -8,8 +8,8 @@
 #include "stepzero/core/text.hpp"
 #include "stepzero/report/depth.hpp"
 #include "stepzero/report/diagnosis.hpp"
-#include "stepzero/report/look.hpp"
 #include "stepzero/report/terminal.hpp"
+#include "stepzero/report/terminal_style.hpp"
 
 namespace stepzero {
 

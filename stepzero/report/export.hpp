@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "stepzero/report/signal.hpp"
+#include "stepzero/signal/signal.hpp"
 
 namespace stepzero {
 

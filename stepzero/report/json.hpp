@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "stepzero/report/signal.hpp"
+#include "stepzero/signal/signal.hpp"
 
 namespace stepzero {
 

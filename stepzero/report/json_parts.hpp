@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "stepzero/models/architecture.hpp"
-#include "stepzero/report/finding.hpp"
+#include "stepzero/signal/finding.hpp"
 
 namespace stepzero {
 

@@ -2,8 +2,8 @@
 #include <string>
 #include <vector>
 
-#include "stepzero/report/look.hpp"
-#include "stepzero/report/signal.hpp"
+#include "stepzero/report/terminal_style.hpp"
+#include "stepzero/signal/signal.hpp"
 
 namespace stepzero {
 

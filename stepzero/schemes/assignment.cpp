@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "stepzero/graph/graph.hpp"
 #include "stepzero/schemes/scheme.hpp"
 
 namespace stepzero {

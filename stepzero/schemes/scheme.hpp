@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "stepzero/core/random.hpp"
-#include "stepzero/graph/graph.hpp"
+#include "stepzero/graph/param.hpp"
 #include "stepzero/models/architecture.hpp"
 
 namespace stepzero {
+
+struct Graph;
 
 // What the model does by theory before the scheme's last word.
 struct Profile {
@@ -34,7 +36,7 @@ std::span<const Scheme> schemes();
 Expected<const Scheme*> find_scheme(std::string_view name);
 
 // Applies the scheme's changes, lists them in a.changes, and resolves the description again. A scheme that learns needs
-// the profiler (walks/profile.hpp).
+// the profiler (theory/scheme_profile.hpp).
 using Profiler = Expected<Profile> (*)(const Architecture& a, const Scheme& scheme);
 Expected<void> adapt(Architecture& a, const Scheme& scheme, Profiler profiler = nullptr);
 

@@ -9,6 +9,7 @@
               by the head
 3. links      each relative link of the Markdown pages points to a file
 4. paths      no text file names a home or workspace directory
+5. folders    the includes between the folders of stepzero/ are those that ARCHITECTURE.md draws, and none goes back
 """
 import os
 import re
@@ -17,8 +18,8 @@ import sys
 from pathlib import Path
 
 WORDS = ("What", "Shapes", "Forward", "Backward", "Push", "Pull", "Assumes")
-NOT_OPS = {"op.hpp", "all.hpp", "moments.hpp", "function_kernel.hpp", "attention_moments.hpp", "attention_draw.hpp", "attention_expect.hpp",
-           "attention_sums.hpp", "attention_heads.hpp", "single_draw.hpp", "attention_pairs.hpp", "drawn_sums.hpp", "experts_routing.hpp", "experts_weightless.hpp", "window.hpp", "channels.hpp"}  # the contract, the list, and what ops share
+NOT_OPS = {"op.hpp", "all.hpp", "moments.hpp", "function_kernel.hpp", "attention_moments.hpp", "kernel_draw.hpp", "attention_expect.hpp",
+           "head_tools.hpp", "attention_heads.hpp", "single_draw.hpp", "head_variance.hpp", "drawn_sums.hpp", "experts_routing.hpp", "experts_weightless.hpp", "window.hpp", "drawn_channels.hpp"}  # the contract, the list, and what ops share
 PAGE = re.compile(r"Derived in (docs/derivations/\w+\.md)")
 DEFINED = re.compile(r"^(.*?\S)\s{2,}\((\d+)\)(?:\s{2,}.*)?$")  # "Forward    Y = S E,   ...      (1)"
 MENTIONED = re.compile(r"(?<![\w)\]])\((\d+)\)")
@@ -154,6 +155,39 @@ def check_paths(report, root):
         report.check(not bad, name, "names a directory of one machine, " + ", ".join(bad[:5]))
 
 
+def folder_edges(root):
+    """{folder: {folders that its files include}}"""
+    edges = {}
+    for path in sorted((root / "stepzero").glob("*/**/*.[hc]pp")):
+        folder = path.relative_to(root / "stepzero").parts[0]
+        included = re.findall(r'^#include "stepzero/(\w+)/', read(path), re.M)
+        edges.setdefault(folder, set()).update(set(included) - {folder})
+    return edges
+
+
+def drawn_edges(root):
+    """What ARCHITECTURE.md draws: a line for each folder, the folders that it includes behind it. [(folder, {folders})]"""
+    block = re.search(r"## The folder graph\n.*?```\n(.*?)```", read(root / "ARCHITECTURE.md"), re.S)
+    lines = block.group(1).splitlines() if block else []
+    return [(line.split()[0], set(line.split()[1:])) for line in lines if line.strip()]
+
+
+def check_folders(report, root):
+    drawn = drawn_edges(root)
+    seen = set()
+    for folder, included in drawn:
+        back = included - seen
+        report.check(not back, "ARCHITECTURE.md", f"the folder graph goes back: {folder} includes {', '.join(sorted(back))}")
+        seen.add(folder)
+    edges = folder_edges(root)
+    report.check(edges and set(edges) == seen, "ARCHITECTURE.md",
+                 f"the folder graph differs from the folders there are: {', '.join(sorted(set(edges) ^ seen))}")
+    for folder, included in drawn:
+        there = edges.get(folder, set())
+        report.check(not there - included, f"stepzero/{folder}", f"includes {', '.join(sorted(there - included))}: not in ARCHITECTURE.md")
+        report.check(not included - there, "ARCHITECTURE.md", f"{folder} does not include {', '.join(sorted(included - there))}")
+
+
 def main():
     root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[2]).resolve()
     report = Report()
@@ -163,6 +197,7 @@ def main():
         check_op(report, root, path)
     check_links(report, root)
     check_paths(report, root)
+    check_folders(report, root)
     print(f"{report.passed} passed, {report.failed} failed")
     return 1 if report.failed else 0
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "stepzero/core/random.hpp"
+#include "stepzero/kernels/fill.hpp"
 #include "tests/hostile/gguf_fixture.hpp"
 #include "tests/hostile/program.hpp"
 #include "tests/hostile/safetensors_fixture.hpp"

@@ -25,7 +25,7 @@
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/model.hpp"
 #include "stepzero/ops/all.hpp"
-#include "stepzero/walks/measure.hpp"
+#include "stepzero/pass/measure.hpp"
 #include "tests/hostile/program.hpp"
 
 namespace stepzero {

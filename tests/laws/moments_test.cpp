@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "stepzero/core/random.hpp"
+#include "stepzero/kernels/fill.hpp"
 #include "tests/laws/moment_cases.hpp"
 
 namespace stepzero::laws {

@@ -10,7 +10,9 @@
 #include "stepzero/io/tokens.hpp"
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/model.hpp"
-#include "stepzero/walks/measure.hpp"
+#include "stepzero/pass/fill_pass.hpp"
+#include "stepzero/pass/measure.hpp"
+#include "stepzero/signal/describe.hpp"
 
 namespace stepzero::laws {
 

@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "stepzero/kernels/statistics.hpp"
+#include "stepzero/pass/fill_pass.hpp"
+#include "stepzero/signal/describe.hpp"
 
 namespace stepzero::laws {
 namespace {

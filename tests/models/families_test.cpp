@@ -14,7 +14,9 @@
 #include "stepzero/models/family.hpp"
 #include "stepzero/models/model.hpp"
 #include "stepzero/models/rope.hpp"
-#include "stepzero/walks/measure.hpp"
+#include "stepzero/pass/fill_pass.hpp"
+#include "stepzero/pass/measure.hpp"
+#include "stepzero/signal/describe.hpp"
 #include "tests/hostile/scratch.hpp"
 
 namespace stepzero {

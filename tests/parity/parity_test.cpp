@@ -11,9 +11,11 @@
 
 #include "stepzero/io/file.hpp"
 #include "stepzero/models/build.hpp"
+#include "stepzero/models/make_input.hpp"
 #include "stepzero/models/model.hpp"
-#include "stepzero/walks/input.hpp"
-#include "stepzero/walks/measure.hpp"
+#include "stepzero/pass/fill_pass.hpp"
+#include "stepzero/pass/measure.hpp"
+#include "stepzero/signal/describe.hpp"
 
 namespace stepzero {
 namespace {

@@ -1,12 +1,12 @@
 // Kernels as single draws show them, and what an attention makes of the sizes of drawn gradients.
-#include "stepzero/ops/attention_draw.hpp"
+#include "stepzero/ops/kernel_draw.hpp"
 
 #include <cmath>
 
 #include <gtest/gtest.h>
 
 #include "stepzero/core/running.hpp"
-#include "stepzero/ops/attention_sums.hpp"
+#include "stepzero/ops/head_tools.hpp"
 
 namespace stepzero {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "stepzero/ops/attention_draw.hpp"
+#include "stepzero/ops/kernel_draw.hpp"
 
 namespace stepzero {
 namespace {

@@ -1,5 +1,5 @@
 // What few heads do to the cosines of single pairs of tokens: what attention says of it, and kernels drawn with it.
-#include "stepzero/ops/attention_pairs.hpp"
+#include "stepzero/ops/head_variance.hpp"
 
 #include <array>
 #include <cmath>

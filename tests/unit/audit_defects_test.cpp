@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "stepzero/kernels/fill.hpp"
 #include "tests/unit/audit_fixture.hpp"
 
 namespace stepzero {

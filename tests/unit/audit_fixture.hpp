@@ -7,13 +7,13 @@
 
 #include <gtest/gtest.h>
 
+#include "stepzero/audit/audit.hpp"
 #include "stepzero/io/checkpoint_files.hpp"
 #include "stepzero/io/safetensors.hpp"
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/model.hpp"
-#include "stepzero/walks/audit.hpp"
-#include "stepzero/walks/draw.hpp"
-#include "stepzero/walks/profile.hpp"
+#include "stepzero/theory/scheme_profile.hpp"
+#include "stepzero/weights/tensor_draw.hpp"
 #include "tests/hostile/scratch.hpp"
 
 namespace stepzero::testing {

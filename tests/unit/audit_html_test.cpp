@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "stepzero/kernels/fill.hpp"
 #include "stepzero/report/audit.hpp"
 #include "tests/hostile/safetensors_fixture.hpp"
 #include "tests/unit/audit_fixture.hpp"

@@ -3,8 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include "stepzero/audit/std_names.hpp"
 #include "stepzero/models/infer.hpp"
-#include "stepzero/walks/std_names.hpp"
 #include "tests/unit/audit_fixture.hpp"
 
 namespace stepzero {

@@ -11,8 +11,8 @@
 #include <gtest/gtest.h>
 
 #include "stepzero/core/running.hpp"
-#include "stepzero/ops/attention_draw.hpp"
 #include "stepzero/ops/elementwise.hpp"
+#include "stepzero/ops/kernel_draw.hpp"
 #include "stepzero/ops/linear.hpp"
 #include "stepzero/ops/multiply.hpp"
 

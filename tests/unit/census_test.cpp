@@ -5,12 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "stepzero/audit/census.hpp"
+#include "stepzero/audit/distribution_fit.hpp"
+#include "stepzero/audit/tensor_copies.hpp"
+#include "stepzero/core/half.hpp"
 #include "stepzero/core/parallel.hpp"
-#include "stepzero/io/half.hpp"
 #include "stepzero/kernels/census.hpp"
-#include "stepzero/walks/census.hpp"
-#include "stepzero/walks/fit.hpp"
-#include "stepzero/walks/similar.hpp"
+#include "stepzero/kernels/fill.hpp"
 #include "tests/hostile/gguf_fixture.hpp"
 #include "tests/hostile/safetensors_fixture.hpp"
 

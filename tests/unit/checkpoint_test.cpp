@@ -1,5 +1,5 @@
 // The bytes of a checkpoint are a function of the command's words that matter: not of threads, SIMD, makers or accidents.
-#include "stepzero/walks/checkpoint.hpp"
+#include "stepzero/weights/checkpoint.hpp"
 
 #include <filesystem>
 #include <map>
@@ -10,13 +10,13 @@
 #include <hwy/targets.h>
 #include <nlohmann/json.hpp>
 
+#include "stepzero/audit/difference.hpp"
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/io/checkpoint_files.hpp"
 #include "stepzero/io/output.hpp"
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/model.hpp"
-#include "stepzero/walks/difference.hpp"
-#include "stepzero/walks/draw.hpp"
+#include "stepzero/weights/tensor_draw.hpp"
 #include "tests/hostile/program.hpp"
 
 namespace stepzero {

@@ -7,12 +7,12 @@
 
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/models/build.hpp"
+#include "stepzero/models/make_input.hpp"
 #include "stepzero/models/model.hpp"
-#include "stepzero/report/compare.hpp"
+#include "stepzero/pass/measure.hpp"
 #include "stepzero/schemes/scheme.hpp"
-#include "stepzero/walks/input.hpp"
-#include "stepzero/walks/measure.hpp"
-#include "stepzero/walks/predict.hpp"
+#include "stepzero/signal/comparison.hpp"
+#include "stepzero/theory/predict.hpp"
 
 namespace stepzero {
 namespace {

@@ -14,7 +14,7 @@
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/model.hpp"
-#include "stepzero/walks/pass.hpp"
+#include "stepzero/pass/pass.hpp"
 
 namespace stepzero {
 namespace {

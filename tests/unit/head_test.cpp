@@ -4,9 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "stepzero/core/parallel.hpp"
+#include "stepzero/pass/measure.hpp"
+#include "stepzero/pass/pass_plan.hpp"
 #include "stepzero/report/json.hpp"
-#include "stepzero/walks/measure.hpp"
-#include "stepzero/walks/pass_plan.hpp"
+#include "stepzero/signal/describe.hpp"
 #include "tests/unit/small_model.hpp"
 
 namespace stepzero {

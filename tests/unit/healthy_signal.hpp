@@ -8,7 +8,7 @@
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/model.hpp"
 #include "stepzero/report/diagnosis.hpp"
-#include "stepzero/walks/predict.hpp"
+#include "stepzero/theory/predict.hpp"
 
 namespace stepzero::testing {
 

@@ -15,12 +15,12 @@
 #include <hwy/targets.h>
 
 #include "stepzero/core/parallel.hpp"
-#include "stepzero/kernels/gemm.hpp"
-#include "stepzero/kernels/packed_product.hpp"
+#include "stepzero/kernels/product/gemm.hpp"
+#include "stepzero/kernels/product/packed_product.hpp"
+#include "stepzero/kernels/product/tile_product.hpp"
 #include "stepzero/kernels/rows.hpp"
-#include "stepzero/kernels/tile_product.hpp"
 #include "stepzero/kernels/vector_math.hpp"
-#include "stepzero/ops/attention_draw.hpp"
+#include "stepzero/ops/kernel_draw.hpp"
 
 namespace stepzero {
 namespace {

@@ -1,5 +1,5 @@
 // A gated branch: two matrices read one token, and what comes back along it is one number.
-#include "stepzero/walks/meet.hpp"
+#include "stepzero/theory/add_adjoints.hpp"
 
 #include <array>
 #include <cmath>
@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "stepzero/core/running.hpp"
-#include "stepzero/ops/attention_draw.hpp"
 #include "stepzero/ops/elementwise.hpp"
+#include "stepzero/ops/kernel_draw.hpp"
 #include "stepzero/ops/linear.hpp"
 #include "stepzero/ops/multiply.hpp"
 

@@ -1,4 +1,4 @@
-#include "stepzero/core/moments.hpp"
+#include "stepzero/core/streaming_moments.hpp"
 
 #include <algorithm>
 #include <random>

@@ -1,5 +1,5 @@
 // Floats to 16 bits: to the nearest, ties to even, on every SIMD level; what does not fit is told.
-#include "stepzero/kernels/narrow.hpp"
+#include "stepzero/kernels/to_half.hpp"
 
 #include <bit>
 #include <cmath>
@@ -9,8 +9,9 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
+#include "stepzero/core/half.hpp"
 #include "stepzero/core/random.hpp"
-#include "stepzero/io/half.hpp"
+#include "stepzero/kernels/fill.hpp"
 
 namespace stepzero {
 namespace {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "stepzero/ops/attention.hpp"
-#include "stepzero/ops/attention_draw.hpp"
-#include "stepzero/ops/attention_pairs.hpp"
+#include "stepzero/ops/head_variance.hpp"
+#include "stepzero/ops/kernel_draw.hpp"
 #include "stepzero/ops/multiply.hpp"
 #include "stepzero/ops/norm.hpp"
 #include "stepzero/ops/residual.hpp"

@@ -6,10 +6,11 @@
 
 #include <gtest/gtest.h>
 
+#include "stepzero/audit/pattern_counts.hpp"
+#include "stepzero/core/half.hpp"
 #include "stepzero/core/random.hpp"
-#include "stepzero/io/half.hpp"
 #include "stepzero/kernels/census.hpp"
-#include "stepzero/walks/pattern_counts.hpp"
+#include "stepzero/kernels/fill.hpp"
 
 namespace stepzero::kernels {
 namespace {

@@ -1,5 +1,5 @@
 // Predictions of long sequences, carried on from shorter ones, against those of the whole.
-#include "stepzero/walks/predict_long.hpp"
+#include "stepzero/theory/predict_long.hpp"
 
 #include <cmath>
 

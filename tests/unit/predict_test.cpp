@@ -1,5 +1,5 @@
 // The predict walk where the answer is known: the limits in which the theory must give closed forms to rounding.
-#include "stepzero/walks/predict.hpp"
+#include "stepzero/theory/predict.hpp"
 
 #include <cmath>
 #include <map>
@@ -8,9 +8,9 @@
 #include <gtest/gtest.h>
 
 #include "stepzero/core/parallel.hpp"
-#include "stepzero/report/compare.hpp"
+#include "stepzero/pass/measure.hpp"
 #include "stepzero/report/json.hpp"
-#include "stepzero/walks/measure.hpp"
+#include "stepzero/signal/comparison.hpp"
 #include "tests/unit/small_model.hpp"
 
 namespace stepzero {

@@ -19,6 +19,7 @@
 
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/core/philox.hpp"
+#include "stepzero/kernels/fill.hpp"
 #include "stepzero/kernels/random_fill.hpp"
 
 namespace stepzero {

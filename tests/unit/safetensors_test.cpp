@@ -18,7 +18,7 @@
 
 #include <csignal>
 
-#include "stepzero/io/half.hpp"
+#include "stepzero/core/half.hpp"
 #include "stepzero/io/output.hpp"
 #include "tests/hostile/scratch.hpp"
 

@@ -7,9 +7,9 @@
 
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/io/tokens.hpp"
-#include "stepzero/walks/draw.hpp"
-#include "stepzero/walks/measure.hpp"
-#include "stepzero/walks/predict.hpp"
+#include "stepzero/pass/measure.hpp"
+#include "stepzero/theory/predict.hpp"
+#include "stepzero/weights/tensor_draw.hpp"
 #include "tests/unit/scheme_model.hpp"
 
 namespace stepzero {

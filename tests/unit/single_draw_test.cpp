@@ -10,10 +10,11 @@
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/core/running.hpp"
 #include "stepzero/kernels/decompose.hpp"
+#include "stepzero/kernels/fill.hpp"
 #include "stepzero/ops/all.hpp"
+#include "stepzero/pass/measure.hpp"
 #include "stepzero/report/json.hpp"
-#include "stepzero/walks/measure.hpp"
-#include "stepzero/walks/predict.hpp"
+#include "stepzero/theory/predict.hpp"
 #include "tests/unit/small_model.hpp"
 
 namespace stepzero {

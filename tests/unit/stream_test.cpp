@@ -5,10 +5,11 @@
 
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/io/tokens.hpp"
+#include "stepzero/pass/measure.hpp"
+#include "stepzero/pass/pass_plan.hpp"
 #include "stepzero/report/json.hpp"
-#include "stepzero/walks/checkpoint.hpp"
-#include "stepzero/walks/measure.hpp"
-#include "stepzero/walks/pass_plan.hpp"
+#include "stepzero/signal/describe.hpp"
+#include "stepzero/weights/checkpoint.hpp"
 #include "tests/hostile/scratch.hpp"
 #include "tests/unit/scheme_model.hpp"
 

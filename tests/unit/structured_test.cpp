@@ -1,5 +1,5 @@
 // Decompositions, and the tensors made of them: what they promise, and the same bits however they are made.
-#include "stepzero/walks/structured.hpp"
+#include "stepzero/weights/structured_draw.hpp"
 
 #include <cmath>
 #include <cstring>
@@ -9,11 +9,12 @@
 
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/kernels/decompose.hpp"
-#include "stepzero/kernels/rotate.hpp"
+#include "stepzero/kernels/fill.hpp"
+#include "stepzero/kernels/row_rotations.hpp"
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/model.hpp"
-#include "stepzero/walks/draw.hpp"
-#include "stepzero/walks/profile.hpp"
+#include "stepzero/theory/scheme_profile.hpp"
+#include "stepzero/weights/tensor_draw.hpp"
 
 namespace stepzero {
 namespace {

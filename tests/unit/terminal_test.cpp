@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "stepzero/report/compare.hpp"
-#include "stepzero/report/look.hpp"
+#include "stepzero/report/terminal_style.hpp"
 #include "tests/unit/healthy_signal.hpp"
 
 namespace stepzero {

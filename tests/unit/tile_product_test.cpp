@@ -1,5 +1,5 @@
 // Products on tiles of bfloat16: what they promise beyond the bound of any product (tests/unit/kernels_test.cpp holds that).
-#include "stepzero/kernels/tile_product.hpp"
+#include "stepzero/kernels/product/tile_product.hpp"
 
 #include <array>
 #include <bit>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "stepzero/core/parallel.hpp"
-#include "stepzero/ops/attention_draw.hpp"
+#include "stepzero/ops/kernel_draw.hpp"
 
 namespace stepzero {
 namespace {

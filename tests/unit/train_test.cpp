@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "stepzero/claims/training.hpp"
-#include "stepzero/walks/weights.hpp"
+#include "stepzero/pass/fill_pass.hpp"
 
 namespace stepzero {
 namespace {

@@ -1,0 +1,83 @@
+#pragma once
+// What is done to the heads that an attention samples, and to what it adds up over them.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "stepzero/kernels/products.hpp"
+#include "stepzero/ops/drawn_sums.hpp"
+#include "stepzero/ops/kernel_draw.hpp"
+#include "stepzero/ops/op.hpp"
+#include "stepzero/ops/rotary.hpp"
+
+namespace stepzero {
+
+// A rotation leaves each token's size: what drawn gradients say of it is noise. x with every token as much larger as `sizes` are
+// than those drawn.
+inline Kernel with_sizes(const Kernel& x, const Kernel& drawn, const Kernel& sizes) {
+  std::vector<double> a;
+  for (Index t = 0; t < drawn.tokens(); ++t) a.push_back(drawn(t, t) > 0 && sizes(t, t) > 0 ? std::sqrt(sizes(t, t) / drawn(t, t)) : 0);
+  return Kernel::from(x.tokens(), [&](Index t, Index s) { return x(t, s) * a[t] * a[s]; });
+}
+
+// One head after a rotation, or with direction -1 before it.
+inline Tensor<float> turned(const Tensor<float>& x, const Rotary& rotary, const Batch& batch, double direction) {
+  Rotary one = rotary;
+  one.heads = 1;
+  Tensor<float> out(x.rows(), x.cols());
+  one.turn(batch, View<const float>(x), Into<float>{out.view()}, direction);
+  return out;
+}
+
+// What queries are drawn from where it is not the kernel of v. Keys and values of latent attention come through a narrow wire, and
+// neither the queries nor the keys' tails know its noise.
+inline Moment stem_of(const Moment& q, const Moment& k) {
+  Moment m;
+  m.K = k.tail ? k.tail->K : q.K;
+  m.noise = k.tail ? k.tail->noise : q.shared_noise();
+  m.token_drift = k.tail ? 0 : q.token_drift;
+  if (!k.tail) m.jitter = q.jitter;
+  m.swing = k.tail ? k.tail->swing : q.swing;
+  return m;
+}
+
+// a o b
+inline Tensor<float> by_entry(const Tensor<float>& a, const Tensor<float>& b) {
+  Tensor<float> out(a.rows(), a.cols());
+  hadamard(View<const float>(a), View<const float>(b), out.view());
+  return out;
+}
+
+// Weights over the own sequence as weights over all tokens of the batch.
+inline Tensor<float> whole(const Tensor<float>& weights, const Batch& batch) {
+  Tensor<float> out(batch.tokens(), batch.tokens());
+  std::fill_n(out.data(), out.size(), 0.0F);
+  for (Index t = 0; t < batch.tokens(); ++t) std::copy_n(weights.view().row(t), batch.length, out.view().row(t) + (t - batch.position(t)));
+  return out;
+}
+
+// What tells the tokens of a sequence apart: their squares less what they share.
+inline double spread(const Kernel& K, const Batch& batch) {
+  double sum = K.trace();
+  for (Index t = 0; t < K.tokens(); ++t) {
+    const Index first = t - batch.position(t);
+    for (Index s = first; s < first + batch.length; ++s) sum -= K(t, s) / static_cast<double>(batch.length);
+  }
+  return sum;
+}
+
+// x less the mean over the tokens of each sequence.
+inline Tensor<float> centred(const Tensor<float>& x, const Batch& batch) {
+  Tensor<float> out(x.rows(), x.cols());
+  for (Index b = 0; b < batch.sequences; ++b) {
+    const View<const float> from = x.view().slice(b * batch.length, batch.length);
+    const View<float> to = out.view().slice(b * batch.length, batch.length);
+    const std::vector<float> mean = mean_token(from);
+    for (Index t = 0; t < batch.length; ++t) {
+      for (Index c = 0; c < x.cols(); ++c) to(t, c) = from(t, c) - mean[c];
+    }
+  }
+  return out;
+}
+
+}  // namespace stepzero

@@ -1,0 +1,121 @@
+#include "stepzero/pass/weightless.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace stepzero {
+
+namespace {
+
+// How many of a node's parameters, the first ones, are matrices that need not be made: all of them have at least as many
+// inputs as there are tokens.
+Index lazy_matrices(const Node& node, Index tokens) {
+  const auto* linear = std::get_if<Linear>(&node.op);
+  if (linear != nullptr && linear->in >= tokens) return linear->pieces;
+  const auto* experts = std::get_if<Experts>(&node.op);
+  return experts != nullptr && std::min(experts->width, experts->ffn) >= tokens ? Experts::parts * experts->routing.experts : 0;
+}
+
+std::vector<Index> each_once(std::vector<Index> list) {
+  std::ranges::sort(list);
+  const auto rest = std::ranges::unique(list);
+  list.erase(rest.begin(), rest.end());
+  return list;
+}
+
+// The ids that occur, and the row of padding, which is not drawn like the others.
+std::vector<Index> explicit_rows(const Graph& graph, const Batch& batch, const std::vector<bool>& embedded) {
+  std::vector<Index> rows = ids_that_occur(batch);
+  for (std::size_t k = 0; k < graph.params.size(); ++k) {
+    if (embedded[k] && graph.params[k].zero_row >= 0) rows.push_back(graph.params[k].zero_row);
+  }
+  return each_once(std::move(rows));
+}
+
+// Two draws for each use of a tensor: what the way down sees of it, and what only the way up sees.
+Stream stream_of(std::uint64_t seed, const Param& p, const ParamUse& use, const char* part) {
+  return make_stream(seed, fmt::format("{}[{},{}]#{}", p.name, use.row0, use.col0, part));
+}
+
+}  // namespace
+
+std::vector<Index> ids_that_occur(const Batch& batch) {
+  std::vector<Index> ids(batch.ids.begin(), batch.ids.end());
+  ids.insert(ids.end(), batch.encoder_ids.begin(), batch.encoder_ids.end());
+  return each_once(std::move(ids));
+}
+
+SeenEmbedding seen_embedding(const TokenEmbedding& table, const Batch& batch, std::span<const Index> rows) {
+  SeenEmbedding seen{.width = table.width, .padding = table.padding, .encoder = table.encoder};
+  for (const auto id : batch.ids_for(table.encoder)) seen.index.push_back(std::ranges::lower_bound(rows, Index{id}) - rows.begin());
+  return seen;
+}
+
+const char* Weightless::grade(const Graph& graph, std::size_t node) const {
+  if (std::holds_alternative<std::monostate>(nodes[node]) || std::holds_alternative<SeenEmbedding>(nodes[node])) return "measured";
+  const auto kind = distributions.of(graph.nodes[node].params[0]).kind;
+  return kind == Distribution::Kind::normal || kind == Distribution::Kind::constant ? "measured" : "approximate";
+}
+
+Weightless make_weightless(const Graph& graph, const Batch& batch, const Assignment& distributions, std::uint64_t seed) {
+  Weightless w;
+  w.nodes.resize(graph.nodes.size());
+  std::vector<bool> embedded(graph.params.size(), false);
+  std::vector<std::vector<ParamUse>> products(graph.params.size());
+  w.distributions = distributions;
+  w.params.resize(graph.params.size(), {.made = false});
+  const std::vector<Index> rows = graph.rows(batch);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    const bool table = std::holds_alternative<TokenEmbedding>(node.op);
+    const Index lazy = lazy_matrices(node, rows[n]);
+    for (std::size_t i = 0; i < node.params.size(); ++i) {
+      const ParamUse& use = node.params[i];
+      const auto k = static_cast<std::size_t>(use.param);
+      const bool product = std::cmp_less(i, lazy);
+      if (table) embedded[k] = true;
+      const bool again = product && std::ranges::find(products[k], use) != products[k].end();
+      if (!(table || product) || again) w.params[k].made = true;
+      if (product) products[k].push_back(use);
+    }
+  }
+  const std::vector<Index> ids = explicit_rows(graph, batch, embedded);
+  for (std::size_t k = 0; k < graph.params.size(); ++k) {
+    if (!w.params[k].made && embedded[k]) w.params[k].rows = ids;
+  }
+  const auto lazy = [&](const ParamUse& use, Index in, Index out) {
+    const auto k = static_cast<std::size_t>(use.param);
+    return WeightlessLinear{.in = in,
+                            .out = out,
+                            .s = distributions.of(use).std(),
+                            .u = distributions.of(use).mean,
+                            .seen = stream_of(seed, graph.params[k], use, "seen"),
+                            .unseen = stream_of(seed, graph.params[k], use, "unseen"),
+                            .rows = w.params[k].rows};
+  };
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    if (node.params.empty() || w.params[static_cast<std::size_t>(node.params[0].param)].made) continue;
+    if (const auto* table = std::get_if<TokenEmbedding>(&node.op)) {
+      w.nodes[i] = seen_embedding(*table, batch, ids);
+    } else if (const auto* linear = std::get_if<Linear>(&node.op)) {
+      WeightlessLinear stand_in = lazy(node.params[0], linear->in, linear->out);
+      stand_in.bias = linear->bias;
+      stand_in.pieces = linear->pieces;
+      w.nodes[i] = std::move(stand_in);
+    } else if (const auto* experts = std::get_if<Experts>(&node.op)) {
+      WeightlessExperts stand_in{.op = *experts};
+      const auto shapes = experts->params();
+      for (Index k = 0; k < lazy_matrices(node, rows[i]); ++k) {
+        const ParamShape& shape = shapes[static_cast<std::size_t>(k)];
+        stand_in.matrices.push_back(lazy(node.params[static_cast<std::size_t>(k)], shape.cols, shape.rows));
+      }
+      w.nodes[i] = std::move(stand_in);
+    }
+  }
+  return w;
+}
+
+}  // namespace stepzero

@@ -1,0 +1,130 @@
+#include "stepzero/theory/predict_long.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <string_view>
+
+#include "stepzero/signal/comparison.hpp"
+
+namespace stepzero {
+
+namespace {
+
+Batch first_tokens(const Batch& batch, Index length) {
+  Batch out = batch;
+  out.length = length;
+  out.ids.clear();
+  out.targets.clear();
+  for (Index b = 0; b < batch.sequences; ++b) {
+    const auto copy = [&](const std::vector<std::int32_t>& from, std::vector<std::int32_t>& to) {
+      const auto start = from.begin() + b * batch.length;
+      to.insert(to.end(), start, start + length);
+    };
+    copy(batch.ids, out.ids);
+    copy(batch.targets, out.targets);
+  }
+  return out;
+}
+
+// Heads that turn are sampled, which is dear: long sequences leave a few heads a layer, and their noise.
+bool turns(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes, [](const Node& node) { return std::holds_alternative<Rotary>(node.op); });
+}
+
+// M(2^x n) from a = M(n/4), b = M(n/2), c = M(n)
+double carry_on(double a, double b, double c, double x) {
+  const double before = b - a, step = c - b;
+  const double r = before != 0 ? std::clamp(step / before, 0.0, 1.0) : 0;
+  return c + step * (r < 1 ? r * (1 - std::pow(r, x)) / (1 - r) : x);
+}
+
+// Sizes follow powers of the length.
+bool is_size(std::string_view what) {
+  return what.ends_with("moment") || what.ends_with("variance") || what.ends_with("norm") || what.ends_with("squares") ||
+         what == "jacobian";
+}
+
+// The loss is a mean over tokens: the square of a token's gradient falls like the square of their number.
+double power_of(std::string_view what) { return what == "gradient second moment" ? -2 : 0; }
+
+// A size: the logarithm less what the power alone makes of it.
+std::optional<double> carry_on(std::optional<double> a, std::optional<double> b, std::optional<double> c, double x, bool size,
+                               double power = 0) {
+  if (!a || !b || !c) return c;
+  if (!size || !(*a > 0 && *b > 0 && *c > 0)) return carry_on(*a, *b, *c, x);
+  const double octave = power * std::numbers::ln2;
+  return std::exp(carry_on(std::log(*a) + 2 * octave, std::log(*b) + octave, std::log(*c), x) + octave * x);
+}
+
+struct Item {
+  Value* value;
+  std::string_view what;
+};
+std::vector<Item> items_of(Signal& signal) {
+  std::vector<Item> list;
+  for_each_value(signal, [&](Value& value, Average, const auto&, const char* what) { list.push_back({&value, what}); });
+  for (JacobianSignal& j : signal.jacobians) list.push_back({&j.square, "jacobian"});
+  return list;
+}
+
+// `c` carried on by x doublings; a and b are a quarter and half as long.
+Signal carry_on(Signal& a, Signal& b, const Signal& c, double x) {
+  Signal out = c;
+  const auto ia = items_of(a), ib = items_of(b), to = items_of(out);
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    Value& v = *to[i].value;
+    const bool size = is_size(to[i].what);
+    const double power = power_of(to[i].what);
+    v.predicted = carry_on(ia[i].value->predicted, ib[i].value->predicted, v.predicted, x, size, power);
+    v.spread = carry_on(ia[i].value->spread, ib[i].value->spread, v.spread, x, true, power);
+  }
+  for (std::size_t i = 0; i < out.nodes.size(); ++i) {  // the norm is the root of the sum of squares
+    const Value& before = c.nodes[i].backward.second_moment;
+    if (!before.predicted || !(*before.predicted > 0)) continue;
+    const double grown = std::sqrt(*out.nodes[i].backward.second_moment.predicted / *before.predicted * std::exp2(x));
+    Value& norm = out.nodes[i].backward.norm;
+    norm.predicted = *c.nodes[i].backward.norm.predicted * grown;
+    if (norm.spread) norm.spread = *c.nodes[i].backward.norm.spread * grown;
+  }
+  return out;
+}
+
+// How far one is from the other: sizes relative, the rest as it is.
+std::vector<double> misses(Signal& carried, Signal& real) {
+  std::vector<double> out;
+  const auto x = items_of(carried), y = items_of(real);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (!y[i].value->predicted || x[i].what == "std") continue;
+    const double p = *x[i].value->predicted, q = *y[i].value->predicted;
+    if (!std::isfinite(p) || !std::isfinite(q)) continue;
+    out.push_back(std::abs(p - q) / (is_size(x[i].what) ? std::max(std::abs(q), 1e-300) : 1));
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+}  // namespace
+
+Expected<Signal> predict_any(const Graph& graph, const Architecture& a, const Batch& batch, const Scheme& scheme,
+                             const PredictOptions& options) {
+  const Index n = options.longest > 0 ? options.longest : turns(graph) ? 256 : 512;
+  if (batch.length <= n) {
+    if (auto fits = check_kernels(graph, a, batch); !fits) return std::unexpected(fits.error());
+    PredictOptions whole = options;
+    whole.draws = true;
+    return predict(graph, a, batch, scheme, whole);
+  }
+  if (auto fits = check_kernels(graph, a, first_tokens(batch, n)); !fits) return std::unexpected(fits.error());
+  std::array<Signal, 4> at;  // n/8, n/4, n/2, n
+  for (std::size_t i = 0; i < at.size(); ++i) at[i] = predict(graph, a, first_tokens(batch, n >> (at.size() - 1 - i)), scheme, options);
+  Signal same_step = carry_on(at[0], at[1], at[2], 1);
+  const auto missed = misses(same_step, at[3]);
+  Signal out = carry_on(at[1], at[2], at[3], std::log2(static_cast<double>(batch.length) / static_cast<double>(n)));
+  out.seq_len = batch.length;
+  out.extension = Extension{n, percentile(missed, 0.5), percentile(missed, 0.99)};
+  return out;
+}
+
+}  // namespace stepzero

@@ -1,0 +1,324 @@
+#include "stepzero/weights/checkpoint.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+#include <nlohmann/json.hpp>
+
+#include "stepzero/core/parallel.hpp"
+#include "stepzero/core/text.hpp"
+#include "stepzero/graph/graph.hpp"
+#include "stepzero/io/output.hpp"
+#include "stepzero/kernels/to_half.hpp"
+#include "stepzero/weights/tensor_draw.hpp"
+
+namespace stepzero {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kPiece = 1 << 16;  // elements: made, narrowed and written while they are in the cache
+
+struct Shard {
+  std::string name;
+  std::vector<std::size_t> params;
+  std::uint64_t bytes = 0;  // of data
+};
+
+std::uint64_t bytes_of(const Param& p, DType dtype) {
+  return static_cast<std::uint64_t>(p.size()) * static_cast<std::uint64_t>(dtype_bits(dtype)) / 8;
+}
+
+// In the model's order, as many tensors to a shard as fit.
+std::vector<Shard> plan_shards(const Graph& graph, const CheckpointOptions& options, bool directory) {
+  std::vector<Shard> shards(1);
+  for (std::size_t i = 0; i < graph.params.size(); ++i) {
+    const Param& p = graph.params[i];
+    if (!options.only.empty() && ::fnmatch(options.only.c_str(), p.name.c_str(), 0) != 0) continue;
+    const std::uint64_t bytes = bytes_of(p, options.dtype);
+    if (directory && !shards.back().params.empty() && shards.back().bytes + bytes > options.max_shard_bytes) shards.emplace_back();
+    shards.back().params.push_back(i);
+    shards.back().bytes += bytes;
+  }
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    shards[i].name = shards.size() == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+  }
+  return shards;
+}
+
+Expected<SafetensorsLayout> layout_of(const Graph& graph, const CheckpointOptions& options, const Shard& shard, const std::string& path) {
+  std::vector<TensorSpec> specs;
+  for (const std::size_t i : shard.params) {
+    const Param& p = graph.params[i];
+    specs.push_back({p.name, options.dtype, {p.shape.begin(), p.shape.end()}});
+  }
+  return SafetensorsLayout::make(path, specs, options.metadata);
+}
+
+// Whether the file is there and whole: files get their name only when they are, so the head and the size tell.
+bool is_whole(const std::string& path, const SafetensorsLayout& layout) {
+  const auto file = InputFile::open(path);
+  if (!file || file->size() != layout.file_bytes) return false;
+  std::string head(layout.head.size(), '\0');
+  return file->read(0, std::as_writable_bytes(std::span(head))) && head == layout.head;
+}
+
+// Makes and writes the pieces of one file.
+class Maker {
+ public:
+  Maker(const Graph& graph, const Assignment& assignment, const CheckpointOptions& options, double done, double total)
+      : graph_(graph), assignment_(assignment), options_(options), bytes_(done), total_(total) {}
+
+  Expected<void> write(const Shard& shard, const SafetensorsLayout& layout, const OutputFile& file) {
+    std::vector<Piece> tensors;    // each as one piece
+    std::vector<Index> ends = {};  // pieces up to the end of each: a list of all would grow with the model
+    for (std::size_t k = 0; k < shard.params.size(); ++k) {
+      const std::size_t param = shard.params[k];
+      const Piece tensor{param, 0, static_cast<std::uint64_t>(graph_.params[param].size()), layout.offsets[k]};
+      if (assignment_.structured(param)) {
+        if (options_.stop && options_.stop()) return {};
+        if (auto done = write_whole(tensor, file); !done) return done;
+        continue;
+      }
+      tensors.push_back(tensor);
+      ends.push_back((ends.empty() ? 0 : ends.back()) + static_cast<Index>((tensor.count + kPiece - 1) / kPiece));
+    }
+    parallel_for(ends.empty() ? 0 : ends.back(), [&](Index i) {
+      if (over_) return;
+      if (options_.stop && options_.stop()) over_ = true;
+      const auto k = static_cast<std::size_t>(std::ranges::upper_bound(ends, i) - ends.begin());
+      const std::uint64_t first = static_cast<std::uint64_t>(i - (k == 0 ? 0 : ends[k - 1])) * kPiece;
+      const Piece& tensor = tensors[k];
+      if (auto done = make_piece({tensor.param, first, std::min(kPiece, tensor.count - first), tensor.offset}, file); !done)
+        keep(done.error());
+    });
+    if (error_) return std::unexpected(*error_);
+    return {};
+  }
+
+ private:
+  struct Piece {
+    std::size_t param;
+    std::uint64_t first, count;
+    std::uint64_t offset;  // of the tensor in the file
+  };
+
+  // A tensor whose numbers depend on each other is made at once.
+  Expected<void> write_whole(const Piece& tensor, const OutputFile& file) {
+    const std::vector<float> whole = draw_tensor(graph_, assignment_, tensor.param, options_.seed);
+    for (std::uint64_t first = 0; first < tensor.count; first += kPiece) {
+      const Piece piece{tensor.param, first, std::min(kPiece, tensor.count - first), tensor.offset};
+      if (auto done = write_piece(piece, std::span(whole).subspan(first, piece.count), file); !done) return done;
+    }
+    return {};
+  }
+
+  Expected<void> make_piece(const Piece& piece, const OutputFile& file) {
+    thread_local std::vector<float> numbers(kPiece);
+    const auto made = std::span(numbers).first(piece.count);
+    draw_elements(graph_, assignment_, piece.param, options_.seed, piece.first, made);
+    return write_piece(piece, made, file);
+  }
+
+  Expected<void> write_piece(const Piece& piece, std::span<const float> made, const OutputFile& file) {
+    thread_local std::vector<std::uint16_t> narrow(kPiece);
+    std::span<const std::byte> bytes = std::as_bytes(made);
+    if (options_.dtype != DType::F32) {
+      const bool fits =
+          options_.dtype == DType::BF16 ? kernels::narrow_to_bfloat16(made, narrow.data()) : kernels::narrow_to_half(made, narrow.data());
+      if (!fits) return does_not_fit(graph_.params[piece.param].name);
+      bytes = std::as_bytes(std::span(narrow).first(piece.count));
+    }
+    const std::uint64_t wide = static_cast<std::uint64_t>(dtype_bits(options_.dtype)) / 8;
+    if (auto done = file.write_at(piece.offset + piece.first * wide, bytes); !done) return done;
+    report(static_cast<double>(bytes.size()));
+    return {};
+  }
+
+  [[nodiscard]] std::unexpected<Error> does_not_fit(const std::string& name) const {
+    return fail(fmt::format("tensor \"{}\": a number is too large for {}", show(name), dtype_name(options_.dtype)),
+                "--dtype f32 holds it; nothing was written");
+  }
+
+  void keep(Error& error) {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::move(error);
+    over_ = true;
+  }
+
+  void report(double bytes) {
+    if (!options_.progress) return;
+    const std::lock_guard lock(mutex_);
+    options_.progress(bytes_ += bytes, total_);
+  }
+
+  const Graph& graph_;
+  const Assignment& assignment_;
+  const CheckpointOptions& options_;
+  std::mutex mutex_;
+  double bytes_;
+  double total_;
+  std::atomic<bool> over_ = false;
+  std::optional<Error> error_;
+};
+
+Expected<void> write_text(const std::string& path, const std::string& text) {
+  auto file = OutputFile::create(path, text.size(), true, false);
+  if (!file) return std::unexpected(file.error());
+  if (auto done = file->write(std::as_bytes(std::span(text))); !done) return done;
+  return file->commit();
+}
+
+std::string index_text(const Graph& graph, const std::vector<Shard>& shards, const CheckpointOptions& options) {
+  std::uint64_t total = 0;
+  nlohmann::json map = nlohmann::json::object();
+  for (const Shard& shard : shards) {
+    total += shard.bytes;
+    for (const std::size_t i : shard.params) map[graph.params[i].name] = shard.name;
+  }
+  nlohmann::json metadata = options.metadata;
+  metadata["total_size"] = total;
+  return nlohmann::json{{"metadata", metadata}, {"weight_map", map}}.dump(2) + "\n";
+}
+
+// The same text in every run, or it belongs to another checkpoint.
+Expected<void> write_config(const CheckpointOptions& options) {
+  const std::string path = (fs::path(options.path) / "config.json").string();
+  constexpr std::uint64_t limit = 16 << 20;
+  std::error_code ignored;
+  if (!options.replace && fs::exists(path, ignored)) {
+    const auto text = read_text(path, limit);
+    if (text && *text == options.config) return {};
+    return fail(fmt::format("{}: the file exists and says something else", show(path)), "choose another directory, or --force replaces it");
+  }
+  return write_text(path, options.config);
+}
+
+Expected<void> make_directory(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error)
+    return fail(fmt::format("{}: cannot make the directory: {}", show(path), error.message()), "check the path and its permissions");
+  return {};
+}
+
+class Checkpoint {
+ public:
+  Checkpoint(const Graph& graph, const Assignment& assignment, const CheckpointOptions& options)
+      : graph_(graph),
+        assignment_(assignment),
+        options_(options),
+        directory_(!options.path.ends_with(".safetensors")),
+        shards_(plan_shards(graph, options, directory_)) {}
+
+  Expected<CheckpointReport> write() {
+    if (shards_[0].params.empty()) return fail(fmt::format("--only \"{}\" matches no tensor", show(options_.only)), names_hint());
+    if (directory_) {
+      if (auto done = make_directory(options_.path); !done) return std::unexpected(done.error());
+      if (auto done = clear_the_way(); !done) return std::unexpected(done.error());
+      if (!options_.config.empty()) {
+        if (auto done = write_config(options_); !done) return std::unexpected(done.error());
+      }
+    }
+    double total = 0;
+    for (std::size_t i = 0; i < shards_.size(); ++i) total += mine(i) ? static_cast<double>(shards_[i].bytes) : 0;
+    double done_bytes = 0;
+    for (std::size_t i = 0; i < shards_.size(); ++i) {
+      if (!mine(i)) continue;
+      if (auto done = write_shard(shards_[i], done_bytes, total); !done) return std::unexpected(done.error());
+      if (report_.stopped) return report_;
+      done_bytes += static_cast<double>(shards_[i].bytes);
+    }
+    if (auto done = finish(); !done) return std::unexpected(done.error());
+    return report_;
+  }
+
+ private:
+  [[nodiscard]] bool mine(std::size_t shard) const {
+    return shard % static_cast<std::size_t>(options_.makers) + 1 == static_cast<std::size_t>(options_.maker);
+  }
+  [[nodiscard]] std::string path_of(const Shard& shard) const {
+    return directory_ ? (fs::path(options_.path) / shard.name).string() : options_.path;
+  }
+  [[nodiscard]] std::string names_hint() const {
+    return fmt::format("names look like \"{}\"; * stands for any letters, ? for one", show(graph_.params.back().name));
+  }
+
+  // An index, or a file without one, that another checkpoint left here would be taken for ours.
+  Expected<void> clear_the_way() const {
+    const std::string index = index_path();
+    const std::string single = (fs::path(options_.path) / "model.safetensors").string();
+    const std::string ours = shards_.size() > 1 ? index_text(graph_, shards_, options_) : "";
+    std::error_code ignored;
+    for (const std::string& path : {index, single}) {
+      if ((path == single && shards_.size() == 1) || !fs::exists(path, ignored)) continue;
+      constexpr std::uint64_t limit = 256 << 20;
+      if (path == index && !ours.empty() && read_text(path, limit).value_or("") == ours) continue;
+      if (!options_.replace) {
+        return fail(fmt::format("{}: the file exists and belongs to another checkpoint", show(path)),
+                    "choose another directory, or --force replaces it");
+      }
+      fs::remove(path, ignored);
+    }
+    return {};
+  }
+
+  [[nodiscard]] std::string index_path() const { return (fs::path(options_.path) / "model.safetensors.index.json").string(); }
+
+  Expected<void> write_shard(const Shard& shard, double before, double total) {
+    const std::string path = path_of(shard);
+    const auto layout = layout_of(graph_, options_, shard, path);
+    if (!layout) return std::unexpected(layout.error());
+    report_.tensors += shard.params.size();
+    if (directory_ && !options_.replace && is_whole(path, *layout)) {
+      report_.files.push_back({path, layout->file_bytes, true});
+      return {};
+    }
+    auto file = OutputFile::create(path, layout->file_bytes, options_.replace);
+    if (!file) return std::unexpected(file.error());
+    if (auto done = file->write_at(0, std::as_bytes(std::span(layout->head))); !done) return done;
+    Maker maker(graph_, assignment_, options_, before, total);
+    if (auto done = maker.write(shard, *layout, *file); !done) return done;
+    report_.stopped = options_.stop && options_.stop();
+    if (report_.stopped) return {};  // the file goes with the object
+    const auto done = file->commit(layout->file_bytes);
+    const bool kept = !done && directory_ && is_whole(path, *layout);  // another maker was faster
+    if (!done && !kept) return done;
+    report_.files.push_back({path, layout->file_bytes, kept});
+    return {};
+  }
+
+  // The index comes last: whoever finds every shard in its place writes it, always the same.
+  Expected<void> finish() {
+    if (!directory_) return {};
+    for (const Shard& shard : shards_) {
+      const auto layout = layout_of(graph_, options_, shard, path_of(shard));
+      if (!layout) return std::unexpected(layout.error());
+      if (!is_whole(path_of(shard), *layout)) ++report_.shards_missing;
+    }
+    if (report_.shards_missing > 0 || shards_.size() == 1) return {};
+    return write_text(index_path(), index_text(graph_, shards_, options_));
+  }
+
+  const Graph& graph_;
+  const Assignment& assignment_;
+  const CheckpointOptions& options_;
+  bool directory_;
+  std::vector<Shard> shards_;
+  CheckpointReport report_;
+};
+
+}  // namespace
+
+Expected<CheckpointReport> write_checkpoint(const Graph& graph, const Assignment& assignment, const CheckpointOptions& options) {
+  return Checkpoint(graph, assignment, options).write();
+}
+
+}  // namespace stepzero

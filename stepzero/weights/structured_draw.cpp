@@ -1,0 +1,140 @@
+#include "stepzero/weights/structured_draw.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "stepzero/graph/graph.hpp"
+#include "stepzero/kernels/decompose.hpp"
+#include "stepzero/kernels/fill.hpp"
+#include "stepzero/kernels/product/gemm.hpp"
+#include "stepzero/kernels/row_rotations.hpp"
+
+namespace stepzero {
+
+namespace {
+
+using Block = Assignment::Block;
+
+// A name for each block of a tensor, so that no two share a stream.
+Stream stream_of(std::uint64_t seed, const Param& p, const Block& b) {
+  return make_stream(seed, fmt::format("{}[{},{}]", p.name, b.row0, b.col0));
+}
+
+// Q of a Gaussian matrix with as many rows as columns or fewer; the other way round it is transposed.
+std::vector<float> make_orthogonal(const Param& p, const Block& b, std::uint64_t seed) {
+  const Index few = std::min(b.rows, b.cols);
+  const Index many = std::max(b.rows, b.cols);
+  std::vector<double> q(static_cast<std::size_t>(few * many));
+  fill(Distribution::normal(1), stream_of(seed, p, b), 0, std::span<double>(q));
+  kernels::orthonormalise_rows(View<double>(q.data(), few, many));
+  const double gain = b.distribution.scale * std::sqrt(static_cast<double>(many));
+  std::vector<float> out(q.size());
+  for (Index r = 0; r < b.rows; ++r) {
+    for (Index c = 0; c < b.cols; ++c) {
+      const double entry = b.rows <= b.cols ? q[static_cast<std::size_t>(r * many + c)] : q[static_cast<std::size_t>(c * many + r)];
+      out[static_cast<std::size_t>(r * b.cols + c)] = static_cast<float>(gain * entry);
+    }
+  }
+  return out;
+}
+
+std::vector<float> make_diagonal(const Param& p, const Block& b, std::uint64_t seed) {
+  const double few = static_cast<double>(std::min(b.rows, b.cols));
+  const double share = b.distribution.diagonal * b.distribution.diagonal * few / static_cast<double>(b.rows * b.cols);
+  const double noise = std::sqrt(std::max(b.distribution.scale * b.distribution.scale - share, 0.0));
+  std::vector<float> out(static_cast<std::size_t>(b.rows * b.cols));
+  fill(Distribution::normal(noise), stream_of(seed, p, b), 0, std::span<float>(out));
+  for (Index i = 0; i < std::min(b.rows, b.cols); ++i)
+    out[static_cast<std::size_t>(i * b.cols + i)] += static_cast<float>(b.distribution.diagonal);
+  return out;
+}
+
+// ---- mimetic: both matrices of a pair come from the same draw, named after the layer and the head
+
+// share (Z + sign I), entries of Z of variance 1/d.
+std::vector<float> mimetic_target(std::uint64_t seed, int layer, const char* pair, Index head, Index d, float share, float sign) {
+  std::vector<float> m(static_cast<std::size_t>(d * d));
+  fill(Distribution::normal(share / std::sqrt(static_cast<double>(d))),
+       make_stream(seed, fmt::format("mimetic.{}.{}.{}", layer, pair, head)), 0, std::span<float>(m));
+  for (Index i = 0; i < d; ++i) m[static_cast<std::size_t>(i * d + i)] += sign * share;
+  return m;
+}
+
+// Puts row i of a projection (its output channel i) into the block, whichever way that is stored.
+void put_channel(const Block& b, Index channel, const float* from, float factor, std::vector<float>& out) {
+  const Index n = b.in_out ? b.rows : b.cols;
+  for (Index c = 0; c < n; ++c) out[static_cast<std::size_t>(b.in_out ? c * b.cols + channel : channel * b.cols + c)] = factor * from[c];
+}
+
+constexpr float kScores = 0.7F;
+constexpr float kValues = 0.4F;
+
+// Wq Wk' = U S V' in its first head_dim parts: keys V sqrt(S), queries U sqrt(S). A query that shares its keys with
+// others has a target M of its own, and the best it can do with these keys is M V / sqrt(S).
+void mimetic_scores(const Block& b, const Assignment::Heads& heads, std::uint64_t seed, std::vector<float>& out) {
+  const Index d = heads.width;
+  const Index group = heads.heads / heads.kv_heads;
+  for (Index k = 0; k < heads.kv_heads; ++k) {
+    const auto m = mimetic_target(seed, b.layer, "qk", k * group, d, kScores, 1);
+    const kernels::Svd svd = kernels::svd(View<const float>(m.data(), d, d));
+    for (Index i = 0; i < std::min(heads.head_dim, d); ++i) {
+      const float root = std::sqrt(svd.s[static_cast<std::size_t>(i)]);
+      const float* v = &svd.v[static_cast<std::size_t>(i * d)];
+      if (b.role == Role::key)
+        put_channel(b, k * heads.head_dim + i, v, root, out);
+      else
+        put_channel(b, k * group * heads.head_dim + i, &svd.u[static_cast<std::size_t>(i * d)], root, out);
+    }
+    for (Index q = k * group + 1; b.role == Role::query && q < (k + 1) * group; ++q) {
+      const auto own = mimetic_target(seed, b.layer, "qk", q, d, kScores, 1);
+      std::vector<float> row(static_cast<std::size_t>(d));
+      for (Index i = 0; i < std::min(heads.head_dim, d); ++i) {
+        const float* v = &svd.v[static_cast<std::size_t>(i * d)];
+        for (Index r = 0; r < d; ++r)
+          row[static_cast<std::size_t>(r)] = kernels::dot(&own[static_cast<std::size_t>(r * d)], v, static_cast<std::size_t>(d));
+        put_channel(b, q * heads.head_dim + i, row.data(), 1 / std::sqrt(svd.s[static_cast<std::size_t>(i)]), out);
+      }
+    }
+  }
+}
+
+// Wv Wo = U S V': values U sqrt(S), outputs sqrt(S) V'.
+void mimetic_values(const Block& b, const Assignment::Heads& heads, std::uint64_t seed, std::vector<float>& out) {
+  const Index d = heads.width;
+  const auto m = mimetic_target(seed, b.layer, "vo", 0, d, kValues, -1);
+  const kernels::Svd svd = kernels::svd(View<const float>(m.data(), d, d));
+  const Index channels = heads.head_dim * (b.role == Role::value ? heads.kv_heads : heads.heads);
+  const Index group = b.role == Role::value ? 1 : heads.heads / heads.kv_heads;
+  for (Index i = 0; i < channels; ++i) {
+    // every query head of a group reads the same values: each writes its share of them
+    const Index part = i / (heads.head_dim * group) * heads.head_dim + i % heads.head_dim;
+    if (part >= d) continue;
+    const float root = std::sqrt(svd.s[static_cast<std::size_t>(part)]);
+    if (b.role == Role::value) {
+      put_channel(b, i, &svd.u[static_cast<std::size_t>(part * d)], root, out);
+      continue;
+    }
+    const float* v = &svd.v[static_cast<std::size_t>(part * d)];
+    for (Index c = 0; c < d; ++c)  // channel i of the heads goes to channel c of the stream
+      out[static_cast<std::size_t>(b.in_out ? i * b.cols + c : c * b.cols + i)] = root * v[c] / static_cast<float>(group);
+  }
+}
+
+}  // namespace
+
+std::vector<float> make_structured(const Param& p, const Block& block, const Assignment::Heads& heads, std::uint64_t seed) {
+  using S = Distribution::Structure;
+  if (block.distribution.structure == S::orthogonal) return make_orthogonal(p, block, seed);
+  if (block.distribution.structure == S::diagonal) return make_diagonal(p, block, seed);
+  STEPZERO_CHECK(block.distribution.structure == S::mimetic);
+  std::vector<float> out(static_cast<std::size_t>(block.rows * block.cols));
+  if (block.role == Role::query || block.role == Role::key)
+    mimetic_scores(block, heads, seed, out);
+  else
+    mimetic_values(block, heads, seed, out);
+  return out;
+}
+
+}  // namespace stepzero
