@@ -1,7 +1,6 @@
 // The accuracy of predict: a grid of architectures, schemes, widths, depths and token statistics, each predicted and
 // then measured over enough draws. Prints the percentiles of the error, net of the measurement's own noise, by quantity.
-//
-//     bench_accuracy [--only WORD] [--most SEEDS] [--worst N] [--check]
+// Measurements that were stored are not drawn again; predictions can be frozen, and compared with later ones to the bit.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -13,6 +12,8 @@
 
 #include <fmt/format.h>
 
+#include "bench/accuracy_grid.hpp"
+#include "bench/accuracy_store.hpp"
 #include "stepzero/core/memory.hpp"
 #include "stepzero/io/tokens.hpp"
 #include "stepzero/models/build.hpp"
@@ -25,100 +26,6 @@
 using namespace stepzero;
 
 namespace {
-
-struct Case {
-  std::string name;
-  std::string preset;
-  std::vector<std::string> set;
-  std::string scheme;
-  std::string tokens = "zipf";
-  Index length = 64;
-  Index sequences = 1;
-  bool real = false;  // witness: real weights instead of the weightless pass
-};
-
-std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
-// Separate q, k, v so that their gradients are seen apart; a small vocabulary, since the head is not the subject.
-std::vector<std::string> gpt2(Index layers, Index width) {
-  return {fmt::format("layers={}", layers), fmt::format("width={}", width), fmt::format("heads={}", width / 64), "vocab=2000"};
-}
-std::vector<std::string> llama(Index layers, Index width) {
-  return {fmt::format("layers={}", layers),        fmt::format("width={}", width),       fmt::format("heads={}", width / 64),
-          fmt::format("kv_heads={}", width / 128), fmt::format("ffn={}", width * 8 / 3), "vocab=2000"};
-}
-// GPT-2's block under llama's tensor names, which keep q, k and v apart
-std::vector<std::string> plain(Index layers, Index width) {
-  return {fmt::format("layers={}", layers),
-          fmt::format("width={}", width),
-          fmt::format("heads={}", width / 64),
-          fmt::format("kv_heads={}", width / 64),
-          fmt::format("ffn={}", width * 4),
-          "vocab=2000",
-          "rotary=0",
-          "position=learned",
-          "norm=layernorm",
-          "gated=false",
-          "activation=gelu_tanh",
-          "bias=true"};
-}
-
-std::vector<Case> grid() {
-  const std::string l = "llama-2-7b";
-  const std::vector<std::string> bert = {"norm_placement=post", "causal=false", "activation=gelu"};
-  return {
-      {"gpt2", "gpt2", gpt2(6, 256), "gpt2"},
-      {"gpt2 real weights", "gpt2", gpt2(6, 256), "gpt2", "zipf", 64, 1, true},
-      {"gpt2, deep", "gpt2", gpt2(48, 256), "gpt2", "zipf", 16},
-      {"gpt2, untied", "gpt2", gpt2(12, 768) + std::vector<std::string>{"tied=false"}, "gpt2"},
-      {"gpt2, distinct", "gpt2", gpt2(12, 768), "gpt2", "distinct", 64},
-      {"gpt2, all equal", "gpt2", gpt2(6, 256), "gpt2", "equal", 64},
-      {"gpt2, one token", "gpt2", gpt2(6, 256), "gpt2", "zipf", 1, 4},
-      {"gpt2, two tokens", "gpt2", gpt2(6, 256), "gpt2", "zipf", 2, 4},
-      {"pre-norm xavier", l, plain(6, 256), "xavier-normal"},
-      {"pre-norm xavier, wide", l, plain(2, 1536), "xavier-normal"},
-      {"pre-norm xavier, long", l, plain(4, 768), "xavier-normal", "zipf", 256},
-      {"pre-norm xavier, deep", l, plain(24, 256), "xavier-normal", "zipf", 16},
-      {"pre-norm he, relu, not causal", l, plain(6, 768) + std::vector<std::string>{"causal=false", "activation=relu"}, "he"},
-      {"pre-norm he, relu, narrow", l, plain(6, 256) + std::vector<std::string>{"causal=false", "activation=relu"}, "he", "distinct", 64},
-      {"pre-norm score variance 4", l, plain(6, 256) + std::vector<std::string>{"attention_scale=0.25"}, "xavier-normal"},
-      {"score variance 4, not causal", l, plain(6, 768) + std::vector<std::string>{"attention_scale=0.25", "causal=false"}, "xavier-normal",
-       "distinct", 64},
-      {"bert", l, plain(12, 768) + bert, "hf", "zipf", 64},
-      {"bert xavier", l, plain(6, 256) + bert, "xavier-normal", "zipf", 64},
-      {"bert xavier, deep", l, plain(24, 256) + bert, "xavier-normal", "zipf", 16},
-      {"post-norm causal he", l, plain(6, 256) + std::vector<std::string>{"norm_placement=post"}, "he", "distinct", 16},
-      {"deepnet", l, plain(12, 256) + bert, "deepnet", "zipf", 64},
-      {"deepnet, deep and causal", l, plain(48, 256), "deepnet", "distinct", 16},
-      {"llama", l, llama(6, 256), "hf"},
-      {"llama real weights", l, llama(6, 256), "hf", "zipf", 64, 1, true},
-      {"llama wide", l, llama(4, 1536), "hf"},
-      {"llama xavier", l, llama(6, 768), "xavier-normal"},
-      {"llama he", l, llama(6, 768), "he", "distinct", 64},
-      {"llama score variance 4", l, llama(6, 768) + std::vector<std::string>{"attention_scale=0.25"}, "xavier-normal"},
-      {"llama deep", l, llama(32, 256), "xavier-normal", "zipf", 16},
-      {"llama long", l, llama(2, 768), "xavier-normal", "zipf", 256},
-      {"llama two sequences, window", l, llama(6, 256) + std::vector<std::string>{"window=8"}, "xavier-normal", "zipf", 32, 2},
-      {"parallel", l, plain(6, 256) + std::vector<std::string>{"parallel_block=true"}, "xavier-normal"},
-      {"parallel llama, deep", l, llama(16, 768) + std::vector<std::string>{"parallel_block=true"}, "hf", "zipf", 16},
-      {"qk-norm", l, llama(6, 256) + std::vector<std::string>{"qk_norm=true"}, "hf"},
-      {"qk-norm, wide", l, llama(4, 768) + std::vector<std::string>{"qk_norm=true"}, "he"},
-      {"sandwich", l, llama(6, 256) + std::vector<std::string>{"norm_placement=sandwich"}, "hf"},
-      {"sandwich, gelu", l, plain(6, 768) + std::vector<std::string>{"norm_placement=sandwich"}, "xavier-normal"},
-      {"branch norm", l, llama(6, 256) + std::vector<std::string>{"norm_placement=branch"}, "xavier-normal"},
-      {"no norm, relu", l, plain(6, 256) + std::vector<std::string>{"norm=none", "activation=relu", "init_std=0.3", "residual_scale=0.3"},
-       "xavier-normal", "zipf", 16},
-      {"no norm, gelu, wide", l, plain(4, 1536) + std::vector<std::string>{"norm=none", "init_std=0.3", "residual_scale=0.3"}, "lecun",
-       "distinct", 16},
-      {"sinusoidal, not causal", l, plain(6, 256) + std::vector<std::string>{"position=sinusoidal", "causal=false", "init_std=1"},
-       "xavier-normal"},
-      {"untied large logits", "gpt2", gpt2(4, 256) + std::vector<std::string>{"tied=false", "init_std=0.1"}, "hf"},
-      {"tied, embeddings of 1", "gpt2", gpt2(4, 256) + std::vector<std::string>{"init_std=0.1"}, "hf"},
-  };
-}
 
 struct Quantity {
   const char* name;
@@ -209,31 +116,70 @@ bool quiet(const Errors& errors, bool medians) {
   return true;
 }
 
+struct Options {
+  std::string only, stored, store, freeze, against;
+  bool suite = false;  // the rows that the test suite judges
+  int most = 400;
+  std::size_t worst = 0;
+  bool check = false;
+};
+
 struct Result {
   Errors errors;
   int seeds = 0;
+  std::optional<Changed> change;
 };
 
-Result run(const Case& c, int most) {
-  Architecture a = load_model(c.preset).value();
-  for (const std::string& assignment : c.set) set_field(a, assignment).value();
-  resolve(a).value();
-  const Scheme* scheme = find_scheme(c.scheme).value();
-  adapt(a, *scheme, profile).value();
-  const Graph graph = build_graph(a);
-  const Batch batch =
-      make_batch({.source = c.tokens, .length = c.length, .sequences = c.sequences, .vocab = a.vocab, .positions = a.positions}).value();
+struct Subject {
+  Architecture a;
+  const Scheme* scheme;
+  Graph graph;
+  Batch batch;
   std::map<std::string, Role, std::less<>> roles;
-  for (const Param& p : graph.params) roles[p.name] = p.role;
-  const Signal theory = predict(graph, a, batch, *scheme, {.draws = true});
+
+  explicit Subject(const Case& c) : a(load_model(c.preset).value()), scheme(find_scheme(c.scheme).value()) {
+    for (const std::string& assignment : c.set) set_field(a, assignment).value();
+    resolve(a).value();
+    adapt(a, *scheme, profile).value();
+    graph = build_graph(a);
+    batch = make_batch({.source = c.tokens, .length = c.length, .sequences = c.sequences, .vocab = a.vocab, .positions = a.positions}).value();
+    for (const Param& p : graph.params) roles[p.name] = p.role;
+  }
+};
+
+Signal draw(const Case& c, const Subject& m, const Signal& theory, int most) {
   MeasureOptions options{
-      .scheme = scheme, .weights = {}, .weightless = !c.real, .seed = 1000, .seeds = 8 * most, .enough = {}, .progress = {}, .warn = {}};
+      .scheme = m.scheme, .weights = {}, .weightless = !c.real, .seed = 1000, .seeds = 8 * most, .enough = {}, .progress = {}, .warn = {}};
   options.enough = [&](const Ensemble& ensemble) {
     return ensemble.count() % 16 == 0 && ensemble.count() >= 32 &&
-           quiet(errors_of(join(theory, ensemble.result()), roles), ensemble.count() < most);
+           quiet(errors_of(join(theory, ensemble.result()), m.roles), ensemble.count() < most);
   };
-  const Signal real = measure(graph, a, batch, options).value();
-  return {errors_of(join(theory, real), roles), real.seeds};
+  return measure(m.graph, m.a, m.batch, options).value();
+}
+
+Result run(const Case& c, const Options& o) {
+  const Subject m(c);
+  const Signal theory = predict(m.graph, m.a, m.batch, *m.scheme, {.draws = true});
+  Result out;
+  if (!o.freeze.empty()) store_predicted(theory, file_of_row(o.freeze, c.name));
+  if (!o.against.empty()) {
+    const auto frozen = read_stored(file_of_row(o.against, c.name));
+    out.change = frozen ? changed(theory, *frozen) : Changed{};
+  }
+  if (!o.freeze.empty() || !o.against.empty()) return out;
+  const auto stored = o.stored.empty() ? std::nullopt : read_stored(file_of_row(o.stored, c.name));
+  if (!o.stored.empty() && !stored) fmt::print(stderr, "{}: no measurement is stored; drawn anew\n", c.name);
+  Signal both;
+  if (stored) {
+    both = join_stored(theory, *stored);
+  } else {
+    const Signal real = draw(c, m, theory, o.most);
+    if (!o.store.empty()) store_measured(real, file_of_row(o.store, c.name));
+    both = join(theory, real);
+  }
+  out.errors = errors_of(both, m.roles);
+  out.seeds = both.seeds;
+  return out;
 }
 
 void print_row(const std::string& name, const Result& r) {
@@ -274,42 +220,76 @@ bool print_table(const Errors& all, std::size_t worst) {
   return good;
 }
 
+constexpr const char* usage =
+    "usage: bench_accuracy [--only WORD] [--most SEEDS] [--worst N] [--check]\n"
+    "                      [--store DIR | --stored DIR]   keep the measurements; use those that were kept\n"
+    "                      [--suite]                      only the rows that the test suite judges\n"
+    "                      [--freeze DIR | --against DIR] keep the predictions; compare with those that were kept\n";
+
+std::optional<Options> read_options(int argc, char** argv) {
+  Options o;
+  const std::map<std::string, std::string*> words = {
+      {"--only", &o.only}, {"--store", &o.store}, {"--stored", &o.stored}, {"--freeze", &o.freeze}, {"--against", &o.against}};
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    const auto word = words.find(flag);
+    if (flag == "--check" || flag == "--suite")
+      (flag == "--check" ? o.check : o.suite) = true;
+    else if (i + 1 == argc)
+      return {};
+    else if (word != words.end())
+      *word->second = argv[++i];
+    else if (flag == "--most")
+      o.most = std::atoi(argv[++i]);
+    else if (flag == "--worst")
+      o.worst = static_cast<std::size_t>(std::atoi(argv[++i]));
+    else
+      return {};
+  }
+  return o;
+}
+
+// Every row's change since the predictions were frozen; true if there is none.
+bool print_change(const std::string& name, const Changed& c) {
+  fmt::print("{}: {} of {} values changed, the largest by {:.2g} ({}); {} spreads, by {:.2g}\n", name, c.values, c.numbers, c.value,
+             c.where, c.spreads, c.spread);
+  std::fflush(stdout);
+  return c.numbers > 0 && c.values == 0 && c.spreads == 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string only;
-  int most = 400;
-  std::size_t worst = 0;
-  bool check = false;
-  for (int i = 1; i < argc; ++i) {
-    const bool more = i + 1 < argc;
-    if (std::strcmp(argv[i], "--only") == 0 && more)
-      only = argv[++i];
-    else if (std::strcmp(argv[i], "--most") == 0 && more)
-      most = std::atoi(argv[++i]);
-    else if (std::strcmp(argv[i], "--worst") == 0 && more)
-      worst = static_cast<std::size_t>(std::atoi(argv[++i]));
-    else if (std::strcmp(argv[i], "--check") == 0)
-      check = true;
-    else {
-      fmt::print(stderr, "usage: bench_accuracy [--only WORD] [--most SEEDS] [--worst N] [--check]\n");
-      return 2;
-    }
+  const auto options = read_options(argc, argv);
+  if (!options) {
+    fmt::print(stderr, "{}", usage);
+    return 2;
   }
+  const Options& o = *options;
   keep_freed_memory();
-  fmt::print("median / 99 % of the error net of noise, in percent (cosine, entropy, loss: absolute, times 100)\n\n");
-  fmt::print("| model | draws | E[x^2] | gradient E[d^2] | weights | q, k | cosine | entropy | loss | gradient norm |\n");
-  fmt::print("|---|---|---|---|---|---|---|---|---|---|\n");
+  for (const std::string& dir : {o.freeze, o.store}) {
+    if (!dir.empty()) std::filesystem::create_directories(dir);
+  }
+  const bool judged = o.freeze.empty() && o.against.empty();
+  if (judged) {
+    fmt::print("median / 99 % of the error net of noise, in percent (cosine, entropy, loss: absolute, times 100)\n\n");
+    fmt::print("| model | draws | E[x^2] | gradient E[d^2] | weights | q, k | cosine | entropy | loss | gradient norm |\n");
+    fmt::print("|---|---|---|---|---|---|---|---|---|---|\n");
+  }
   Errors all;
+  bool same = true;
   for (const Case& c : grid()) {
-    if (c.name.find(only) == std::string::npos) continue;
+    if (c.name.find(o.only) == std::string::npos || (o.suite && !c.suite)) continue;
     const std::string name = fmt::format("{}; {}, {} x {}, {}", c.name, c.scheme, c.sequences, c.length, c.tokens);
-    const Result r = run(c, most);
+    const Result r = run(c, o);
+    if (r.change) same = print_change(name, *r.change) && same;
+    if (!judged) continue;
     print_row(name, r);
     for (std::size_t q = 0; q < quantities.size(); ++q) {
       for (const Miss& e : r.errors[q]) all[q].push_back({e.net, e.noise, e.signed_error, e.spread, c.name + ": " + e.where});
     }
   }
-  const bool good = print_table(all, worst);
-  return check && !good ? 1 : 0;
+  if (!judged) return same ? 0 : 1;
+  const bool good = print_table(all, o.worst);
+  return o.check && !good ? 1 : 0;
 }
