@@ -159,7 +159,7 @@ Signal draw(const Case& c, const Subject& m, const Signal& theory, int most) {
 
 Result run(const Case& c, const Options& o) {
   const Subject m(c);
-  const Signal theory = predict(m.graph, m.a, m.batch, *m.scheme, {.draws = true});
+  const Signal theory = predict(m.graph, m.a, m.batch, *m.scheme);
   Result out;
   if (!o.freeze.empty()) store_predicted(theory, file_of_row(o.freeze, c.name));
   if (!o.against.empty()) {

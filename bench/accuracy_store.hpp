@@ -34,12 +34,14 @@ inline std::filesystem::path file_of_row(const std::filesystem::path& dir, std::
   return dir / (name + ".tsv");
 }
 
-// Predictions are kept to the bit, measurements to what their error leaves of them.
+// Predictions are kept to the bit; of measurements what is judged, to what their error leaves of it.
 inline void store_measured(const Signal& s, const std::filesystem::path& path) {
   std::ofstream out(path);
   out << "draws\t" << s.seeds << "\n";
-  for_each_value(s, [&](const Value& v, Average, const auto& where, const char* what) {
-    if (v.measured) out << fmt::format("{}\t{}\t{:.6g}\t{:.2g}\n", where, what, *v.measured, v.standard_error.value_or(0));
+  for_each_value(s, [&](const Value& v, Average, const auto& where, std::string_view what) {
+    const bool judged = what == "loss" || what == "entropy" || what == "score variance" || what.ends_with("second moment") ||
+                        what.ends_with("norm") || what.ends_with("cosine");
+    if (v.measured && judged) out << fmt::format("{}\t{}\t{:.6g}\t{:.2g}\n", where, what, *v.measured, v.standard_error.value_or(0));
   });
 }
 inline void store_predicted(const Signal& s, const std::filesystem::path& path) {

@@ -9,6 +9,7 @@
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/kernels/fill.hpp"
 #include "stepzero/kernels/statistics.hpp"
+#include "stepzero/graph/questions.hpp"
 
 namespace stepzero::claims {
 
@@ -70,8 +71,7 @@ std::vector<Running> Lab::run(const Settings& settings, int draws, const std::fu
     }
     Shot shot{pass};
     pass.forward({.forward = [&](int node, View<const float>, View<const float> keep) {
-      const auto* op = std::get_if<Attention>(&graph_.nodes[static_cast<std::size_t>(node)].op);
-      if (op != nullptr) shot.attention[node] = op->summary(batch_, keep);
+      if (const auto summary = summary_of(graph_.nodes[static_cast<std::size_t>(node)].op, batch_, keep)) shot.attention[node] = *summary;
     }});
     if (up_) pass.backward({.backward = [&](int node, View<const float> dy) { shot.gradients[node] = stepzero::moments(dy); }});
     return see(shot);

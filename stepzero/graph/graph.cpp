@@ -1,6 +1,7 @@
 #include "stepzero/graph/graph.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
 namespace stepzero {
@@ -11,6 +12,23 @@ const char* kind_of(const AnyOp& op) {
 
 Index channels_of(const AnyOp& op) {
   return std::visit([](const auto& o) { return o.channels(); }, op);
+}
+
+Place place_of(std::string_view name) {
+  Place place;
+  for (const std::string_view stack : {"encoder", "decoder"}) {
+    if (!name.starts_with(std::string(stack) + ".")) continue;
+    place.stack = stack;
+    name.remove_prefix(stack.size() + 1);
+  }
+  const bool stream = name.starts_with("stream.");
+  if (!stream && !name.starts_with("blocks.")) return place;
+  name.remove_prefix(7);
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), place.layer);
+  if (error != std::errc()) return {place.stack, -1, {}};
+  name.remove_prefix(static_cast<std::size_t>(end - name.data()));
+  place.part = stream ? "stream" : name.substr(std::min<std::size_t>(1, name.size()));
+  return place;
 }
 
 int Graph::add_param(Param param) {

@@ -2,6 +2,7 @@
 // A model is a graph: nodes in the order they run, each an op with the wires it reads and the parameters it uses.
 // Wire i is the output of node i. Interpreters (theory/, pass/) go down and up this list.
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "stepzero/graph/param.hpp"
@@ -9,11 +10,23 @@
 
 namespace stepzero {
 
+// Where a node stands, by its name: [STACK.]stream.LAYER, the residual stream in front of a block, or [STACK.]blocks.LAYER.PART.
+struct Place {
+  std::string stack;  // "encoder" or "decoder" of a model of two; else empty
+  Index layer = -1;   // -1: neither
+  std::string part;   // "stream", "attn.out"; empty: neither
+
+  [[nodiscard]] bool is_stream() const { return part == "stream"; }
+};
+Place place_of(std::string_view name);
+
 struct Node {
   std::string name;
   AnyOp op;
   std::vector<int> inputs;
   std::vector<ParamUse> params;
+
+  [[nodiscard]] bool is_stream() const { return place_of(name).is_stream(); }
 };
 
 [[nodiscard]] const char* kind_of(const AnyOp& op);

@@ -28,9 +28,24 @@
 
 namespace stepzero {
 
+struct AttentionSummary {
+  double score_variance = 0;  // over all heads, queries and visible keys
+  double mean_score = 0;
+  double entropy = 0;
+  double sum_squares = 0;
+};
+
+// Left on the way down: the summary and its standard deviation in one draw, for the report; and what the way up takes up again.
+struct AttentionNote {
+  AttentionSummary summary = {}, spread = {};
+  std::shared_ptr<const void> keep = nullptr;
+};
+
 struct Attention {
   static constexpr const char* kind = "attention";
   static constexpr Grade grade = Grade::approximate;
+  static constexpr Remake remake = Remake::never;
+  static constexpr bool samples = true;
   Index heads = 1;
   Index kv_heads = 1;
   Index key_dim = 1;
@@ -47,6 +62,10 @@ struct Attention {
   [[nodiscard]] int inputs() const { return 3; }
   [[nodiscard]] Index channels() const { return heads * value_dim; }
   [[nodiscard]] Index keep() const { return heads * kept; }
+  [[nodiscard]] std::optional<ChannelLaw> channel_law() const {
+    if (cross || buckets > 0) return {};
+    return ChannelLaw{.wants_law = true};
+  }
   [[nodiscard]] std::vector<ParamShape> params() const {
     return buckets > 0 ? std::vector<ParamShape>{{buckets, heads, buckets, heads}} : std::vector<ParamShape>{};
   }
@@ -106,7 +125,13 @@ struct Attention {
     return out;
   }
 
-  [[nodiscard]] Moment push(const PushDoor& p) const;
+  // Floating-point operations of one draw of all heads, down and up; fitted.
+  [[nodiscard]] double draw_cost(const Batch& batch, double /*variance*/) const {
+    const double t = static_cast<double>(batch.tokens());
+    return static_cast<double>(heads) * (2 * t * t * (25 * t + 6 * static_cast<double>(key_dim)) + 1e6);
+  }
+
+  [[nodiscard]] DownWire push(const PushDoor& p) const;  // its note is an AttentionNote
   [[nodiscard]] Pulled pull(const PullDoor& p) const;
 
   // For those who hold one head themselves: a row of scores over a whole sequence (already scaled) to its weights, and the
@@ -312,5 +337,9 @@ struct Attention {
   }
 };
 static_assert(Op<Attention>);
+
+// In one draw of a model: its own heads (attention_single.cpp).
+DownWire push_drawn(const Attention& op, const PushDoor& p);
+Pulled pull_drawn(const Attention& op, const PullDoor& p);
 
 }  // namespace stepzero

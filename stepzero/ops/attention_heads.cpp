@@ -5,7 +5,7 @@
 
 namespace stepzero {
 
-HeadMaker::HeadMaker(const Attention& op, const Batch& batch, std::span<const Moment* const> x, std::span<const Law> theta, Draws draws)
+HeadMaker::HeadMaker(const Attention& op, const Batch& batch, std::span<const DownWire* const> x, std::span<const Law> theta, Draws draws)
     : op_(op),
       batch_(batch),
       draws_(draws),
@@ -13,17 +13,19 @@ HeadMaker::HeadMaker(const Attention& op, const Batch& batch, std::span<const Mo
       q_(*x[0]),
       k_(*x[1]),
       v_(*x[2]),
-      stem_(stem_of(q_, k_)),
-      values_(v_, v_.shared_noise() - (k_.tail ? stem_.noise : 0), batch.length, draws.place),
+      of_q_(head_note(q_)),
+      of_k_(head_note(k_)),
+      stem_(stem_of(q_, of_k_)),
+      values_(v_, v_.shared_noise() - (of_k_.tail ? stem_.f.noise : 0), batch.length, draws.place),
       one_(op) {
   one_.heads = one_.kv_heads = 1;
   if (op.buckets > 0) bias_ = theta[0];
-  if (apart()) queries_.emplace(stem_, stem_.noise, batch.length, draws.place + (1ULL << 32));
+  if (apart()) queries_.emplace(stem_, stem_.f.noise, batch.length, draws.place + (1ULL << 32));
 }
 
 HeadMaker::Head HeadMaker::head(Index i) const {
   Tensor<float> stem = queries_ ? queries_->root(i) : Tensor<float>();
-  Head h{k_.tail ? values_.root(i, stem) : values_.root(i),
+  Head h{of_k_.tail ? values_.root(i, stem) : values_.root(i),
          std::move(stem),
          {},
          {},
@@ -42,13 +44,13 @@ HeadMaker::Head HeadMaker::head(Index i) const {
     const double golden = static_cast<double>(i) * 0.6180339887498949;  // spreads any number of heads over the slopes
     h.op.alibi = {op_.alibi[static_cast<std::size_t>((golden - std::floor(golden)) * static_cast<double>(op_.heads))]};
   }
-  h.q = draw_side(h.query_factor(), queries_from(), q_, "q", stream_of_query(i));
+  h.q = draw_side(h.query_factor(), queries_from(), q_, of_q_, "q", stream_of_query(i));
   // scores of opposite signs in draws that are each other's opposite
   for (Index j = 0; draws_.of_one() && draws_.single % 2 == 1 && j < h.q.size(); ++j) h.q.data()[j] = -h.q.data()[j];
-  h.k = draw_side(h.factor, v_, k_, "k", stream_of_key(i));
-  if (k_.tail) draw_tail(h.queries, h.k, stream_of_key(i));
-  if (q_.rotary != nullptr) h.q = turned(h.q, *q_.rotary, batch_, 1);
-  if (k_.rotary != nullptr) h.k = turned(h.k, *k_.rotary, batch_, 1);
+  h.k = draw_side(h.factor, v_, k_, of_k_, "k", stream_of_key(i));
+  if (of_k_.tail) draw_tail(h.queries, h.k, stream_of_key(i));
+  if (of_q_.rotary != nullptr) h.q = turned(h.q, *of_q_.rotary, batch_, 1);
+  if (of_k_.rotary != nullptr) h.k = turned(h.k, *of_k_.rotary, batch_, 1);
   for (Index b = 0; b < batch_.sequences; ++b) {
     gemm(Trans::no, Trans::yes, static_cast<float>(op_.scale), of(h.q, b), of(h.k, b), 0.0F, rows(h.a, b));
   }
@@ -71,7 +73,7 @@ Tensor<float> HeadMaker::mixed(const Head& h) const {
   return out;
 }
 
-void HeadMaker::reach(const Head& h, const Tensor<float>& up, const Tensor<float>& field, const Leaning& leaning, Reached& to) const {
+void HeadMaker::reach(const Head& h, const Tensor<float>& up, const Tensor<float>& field, const OutputProjection& projection, Reached& to) const {
   gram(to_values(h, up), to.gv);
   // the softmax takes out what all values share, and without a cap what all keys share: floats could not
   const bool capped = h.slope.rows() > 0;
@@ -79,21 +81,22 @@ void HeadMaker::reach(const Head& h, const Tensor<float>& up, const Tensor<float
   const GivenHead given{whole(h.a, batch_), capped ? whole(by_entry(h.a, h.slope), batch_) : Tensor<float>(), h.q, capped ? h.k : keys,
                         static_cast<float>(op_.scale)};
   expected_grams(given, gram(centred(h.values(), batch_)), field, to.gq, to.gk);
-  if (leaning.leans) take_out_along(given, gram(h.values()), leaning.along, leaning.others, field, to.gq, to.gk);
+  if (projection.active) take_out_along(given, gram(h.values()), projection.along, projection.others, field, to.gq, to.gk);
 }
 
 // A head of q or k: the kernel drawn for `from` scaled token by token to theirs, then the norm that the model has.
-Tensor<float> HeadMaker::draw_side(const Tensor<float>& factor, const Moment& from, const Moment& m, const char* name, Index i) const {
+Tensor<float> HeadMaker::draw_side(const Tensor<float>& factor, const Moment& from, const Moment& m, const HeadNote& heads, const char* name,
+                                   Index i) const {
   const Index dk = op_.key_dim;
   Tensor<float> x = product(Trans::no, Trans::no, factor, normals(factor.cols(), dk, name, i));
-  const Kernel& base = m.before_heads ? *m.before_heads : m.K;
-  const Index tail = m.tail ? m.tail->channels : 0;
+  const Kernel& base = heads.before;
+  const Index tail = heads.tail ? heads.tail->channels : 0;
   for (Index t = 0; t < tokens_; ++t) {
     float* row = x.view().row(t);
-    const double v = from.K(t, t), end = m.tail ? m.tail->K(t, t) : 0;
+    const double v = from.K(t, t), end = heads.tail ? heads.tail->K(t, t) : 0;
     const double front = (static_cast<double>(dk) * base(t, t) - static_cast<double>(tail) * end) / static_cast<double>(dk - tail);
     auto a = static_cast<float>(v > 0 ? std::sqrt(std::max(front, 0.0) / v) : 0);
-    if (m.unit_heads) {
+    if (heads.unit) {
       const float square = dot_row(row, row, dk);
       a = square > 0 ? std::sqrt(static_cast<float>(m.K(t, t) * static_cast<double>(dk)) / square) : 0;
     }
@@ -104,7 +107,7 @@ Tensor<float> HeadMaker::draw_side(const Tensor<float>& factor, const Moment& fr
 
 // The tail's own channels of k.
 void HeadMaker::draw_tail(const Tensor<float>& factor, Tensor<float>& k, Index i) const {
-  const Index tail = k_.tail->channels;
+  const Index tail = of_k_.tail->channels;
   const Tensor<float> x = product(Trans::no, Trans::no, factor, normals(factor.cols(), tail, "tail", i));
   for (Index t = 0; t < tokens_; ++t) std::copy_n(x.view().row(t), tail, k.view().row(t) + (op_.key_dim - tail));
 }
@@ -140,8 +143,8 @@ HeadMaker::Sides HeadMaker::to_scores(const Head& h, const Tensor<float>& up, In
 }
 
 HeadMaker::Sides HeadMaker::turned_back(Sides d) const {
-  if (q_.rotary != nullptr) d.q = turned(d.q, *q_.rotary, batch_, -1);
-  if (k_.rotary != nullptr) d.k = turned(d.k, *k_.rotary, batch_, -1);
+  if (of_q_.rotary != nullptr) d.q = turned(d.q, *of_q_.rotary, batch_, -1);
+  if (of_k_.rotary != nullptr) d.k = turned(d.k, *of_k_.rotary, batch_, -1);
   return d;
 }
 

@@ -13,7 +13,7 @@ namespace stepzero {
 
 class HeadMaker {
  public:
-  HeadMaker(const Attention& op, const Batch& batch, std::span<const Moment* const> x, std::span<const Law> theta, Draws draws);
+  HeadMaker(const Attention& op, const Batch& batch, std::span<const DownWire* const> x, std::span<const Law> theta, Draws draws);
 
   struct Head {
     Tensor<float> factor;   // of the redrawn kernel of v, (T, rank)
@@ -32,19 +32,19 @@ class HeadMaker {
   // The values of head i's own, where one draw of a model is made.
   void draw_values(Head& h, Index i) const;
 
-  [[nodiscard]] bool turns() const { return q_.rotary != nullptr || k_.rotary != nullptr || k_.tail; }
+  [[nodiscard]] bool turns() const { return of_q_.rotary != nullptr || of_k_.rotary != nullptr || of_k_.tail; }
 
   // A F
   [[nodiscard]] Tensor<float> mixed(const Head& h) const;
 
-  // What the gradient cannot have along the output of all heads.
-  struct Leaning {
-    bool leans;
+  // A norm behind attention takes out the gradient's part along the output of all heads.
+  struct OutputProjection {
+    bool active;
     double along;
     std::vector<double> others;  // the square of what the other heads put out
 
-    Leaning(const HeadMaker& s, const Moment& y, const Adjoint& dy)
-        : leans(1 - dy.along > 0.01 * static_cast<double>(s.op_.heads)), along(dy.along) {  // below, it is a hundredth of a part
+    OutputProjection(const HeadMaker& s, const Moment& y, const Response& r)
+        : active(1 - r.along > 0.01 * static_cast<double>(s.op_.heads)), along(r.along) {  // below, it is a hundredth of a part
       for (Index t = 0; t < s.tokens_; ++t) others.push_back(static_cast<double>(s.op_.heads - 1) * y.K(t, t));
     }
   };
@@ -56,7 +56,7 @@ class HeadMaker {
     explicit Reached(Index n) : gq(n, n), gk(n, n), gv(n, n) {}
   };
   // up: the root of the gradient's kernel, field: the kernel itself
-  void reach(const Head& h, const Tensor<float>& up, const Tensor<float>& field, const Leaning& leaning, Reached& to) const;
+  void reach(const Head& h, const Tensor<float>& up, const Tensor<float>& field, const OutputProjection& projection, Reached& to) const;
 
   // A drawn gradient, through the scores.
   struct Sides {
@@ -82,10 +82,11 @@ class HeadMaker {
   [[nodiscard]] Index stream_of_key(Index i) const { return draws_.of_one() ? draws_.single / 2 * op_.kv_heads + shared_by(i) : i; }
 
   // Whether q is drawn from a kernel of its own: that of its tokens, or of what a narrow wire to k and v was made from.
-  [[nodiscard]] bool apart() const { return op_.cross || k_.tail; }
-  [[nodiscard]] const Moment& queries_from() const { return apart() ? stem_ : v_; }
+  [[nodiscard]] bool apart() const { return op_.cross || of_k_.tail; }
+  [[nodiscard]] const DownWire& queries_from() const { return apart() ? stem_ : v_; }
 
-  [[nodiscard]] Tensor<float> draw_side(const Tensor<float>& factor, const Moment& from, const Moment& m, const char* name, Index i) const;
+  [[nodiscard]] Tensor<float> draw_side(const Tensor<float>& factor, const Moment& from, const Moment& m, const HeadNote& heads, const char* name,
+                                        Index i) const;
   void draw_tail(const Tensor<float>& factor, Tensor<float>& k, Index i) const;
   [[nodiscard]] Tensor<float> to_values(const Head& h, const Tensor<float>& up) const;
 
@@ -93,10 +94,11 @@ class HeadMaker {
   const Batch& batch_;
   Draws draws_;
   Index tokens_;
-  const Moment& q_;
-  const Moment& k_;
-  const Moment& v_;
-  Moment stem_;  // what q is drawn from, where it is not what v is
+  const DownWire& q_;
+  const DownWire& k_;
+  const DownWire& v_;
+  HeadNote of_q_, of_k_;  // what happened to them since the projection
+  DownWire stem_;         // what q is drawn from, where it is not what v is
   KernelDraw values_;
   std::optional<KernelDraw> queries_;
   Law bias_;

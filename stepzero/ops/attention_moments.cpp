@@ -1,15 +1,17 @@
-// Which of the two evaluations of attention's moment doors serves.
+// Chooses how attention's moments are evaluated: by the series, or by sampled heads.
 #include "stepzero/ops/attention_moments.hpp"
 
 #include <algorithm>
+
+#include "stepzero/ops/heads.hpp"
 
 namespace stepzero {
 
 namespace {
 
 // The series is good where scores are small and nothing but their variance matters.
-bool series_serves(const Attention& op, const Moment& q, const Moment& k) {
-  if (op.softcap > 0 || !op.alibi.empty() || op.buckets > 0 || q.unit_heads || q.rotary != nullptr) return false;
+bool series_serves(const Attention& op, const DownWire& q, const DownWire& k) {
+  if (op.softcap > 0 || !op.alibi.empty() || op.buckets > 0 || note_of<HeadNote>(q) != nullptr) return false;
   double top_q = 0, top_k = 0;
   for (Index t = 0; t < q.K.tokens(); ++t) {
     top_q = std::max(top_q, q.K(t, t));
@@ -21,25 +23,24 @@ bool series_serves(const Attention& op, const Moment& q, const Moment& k) {
 
 }  // namespace
 
-Moment Attention::push(const PushDoor& p) const {
-  if (p.draws.of_one()) return push_single(*this, p);
-  const Moment &q = *p.x[0], &k = *p.x[1], &v = *p.x[2];
-  Moment y = series_serves(*this, q, k) ? push_series(*this, p.batch, q, k, v) : push_sampled(*this, p);
-  y.noise += v.noise;
-  y.jitter = v.jitter;
-  y.jitter.resize(std::max(v.jitter.size(), y.fresh.size()), 0.0);
-  for (std::size_t t = 0; t < y.fresh.size(); ++t) y.jitter[t] += y.fresh[t];
-  y.swing = v.swing;
-  y.thins += v.thins;
-  y.drift += v.drift;
-  y.token_drift += v.token_drift;
+DownWire Attention::push(const PushDoor& p) const {
+  const DownWire &q = *p.x[0], &k = *p.x[1], &v = *p.x[2];
+  DownWire y = series_serves(*this, q, k) ? push_series(*this, p.batch, q, k, v) : push_sampled(*this, p);
+  y.f.noise += v.f.noise;
+  y.f.jitter = v.f.jitter;
+  y.f.jitter.resize(std::max(v.f.jitter.size(), y.f.fresh.size()), 0.0);
+  for (std::size_t t = 0; t < y.f.fresh.size(); ++t) y.f.jitter[t] += y.f.fresh[t];
+  y.f.swing = v.f.swing;
+  y.f.thins += v.f.thins;
+  y.f.drift += v.f.drift;
+  y.f.token_drift += v.f.token_drift;
   return y;
 }
 
 Pulled Attention::pull(const PullDoor& p) const {
-  if (p.draws.of_one()) return pull_single(*this, p);
   Pulled up = series_serves(*this, *p.x[0], *p.x[1]) ? pull_series(*this, p) : pull_sampled(*this, p);
-  up.dx[2].damp = p.dy.damp;  // the output grows with the values
+  for (UpWire& d : up.dx) d.r.stretch += p.dy.r.stretch;
+  up.dx[2].r.damp = p.dy.r.damp;  // the output grows with the values
   return up;
 }
 

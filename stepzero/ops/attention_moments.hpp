@@ -5,15 +5,11 @@
 namespace stepzero {
 
 // A series in the score variance: attention_series.cpp
-Moment push_series(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v);
+DownWire push_series(const Attention& op, const Batch& batch, const DownWire& q, const DownWire& k, const DownWire& v);
 Pulled pull_series(const Attention& op, const PullDoor& p);
 
 // Synthetic heads, drawn from the node's own stream: attention_sampler.cpp
-Moment push_sampled(const Attention& op, const PushDoor& p);
+DownWire push_sampled(const Attention& op, const PushDoor& p);
 Pulled pull_sampled(const Attention& op, const PullDoor& p);
-
-// In one draw of a model: attention_single.cpp
-Moment push_single(const Attention& op, const PushDoor& p);
-Pulled pull_single(const Attention& op, const PullDoor& p);
 
 }  // namespace stepzero

@@ -26,7 +26,7 @@ class Sampler : public HeadMaker {
   static constexpr double enough = 0.0015;   // relative standard error of a second moment; of the entropy in nats
   static constexpr double enough_qk = 0.01;  // and of what reaches q and k
 
-  Sampler(const Attention& op, const Batch& batch, std::span<const Moment* const> x, std::span<const Law> theta, Draws draws)
+  Sampler(const Attention& op, const Batch& batch, std::span<const DownWire* const> x, std::span<const Law> theta, Draws draws)
       : HeadMaker(op, batch, x, theta, draws), spread_(spread(v_.K, batch)) {
     const double t = static_cast<double>(tokens_), dk = static_cast<double>(op.key_dim);
     together_ = tokens_ <= 64 ? 16 : 4;  // small heads do not wait for each other
@@ -40,7 +40,7 @@ class Sampler : public HeadMaker {
     most_up_ = affords(2.0 / 3, 2 * t * t * (17 * t + 9 * dk));
   }
 
-  [[nodiscard]] Moment push() const {
+  [[nodiscard]] DownWire push() const {
     struct Slot {
       Tensor<float> K;
       AttentionSummary summary;
@@ -88,41 +88,42 @@ class Sampler : public HeadMaker {
           return seen.error(0) <= enough * seen.mean(0) && seen.error(1) <= enough * seen.mean(0) && seen.error(2) <= enough;
         });
     const double share = 1 / static_cast<double>(heads);
-    Moment out;
+    DownWire out;
     // the drawn kernels' mean size is known: what they are off by is taken out
     out.K = mean_of(K, v_.K.trace() / size);
-    out.attention = AttentionSummary{sum.score_variance * share, 0, sum.entropy * share, sum.sum_squares * share};
     // of the model's own number of heads in one draw
     const double h = static_cast<double>(op_.heads);
     const double level = seen.variance(0) / (seen.mean(0) * seen.mean(0));
     const auto [varies, lone] = few() ? pairs.sizes(K, share, level) : Pairs::Sizes{level, 0};
-    out.token_drift = varies / h;
-    out.drift = level / h;
+    out.f.token_drift = varies / h;
+    out.f.drift = level / h;
     // the kernel of the values is one for all heads
     for (Index t = 0; few() && t < tokens_; ++t) {
-      const double noise = pairs.noise(K, share, t - batch_.position(t), t) - v_.shared_noise() - v_.jitter_at(t);
-      out.fresh.push_back(std::max(noise, 0.0) / h);
+      const double noise = pairs.noise(K, share, t - batch_.position(t), t) - v_.shared_noise() - v_.f.jitter_at(t);
+      out.f.fresh.push_back(std::max(noise, 0.0) / h);
     }
     // heads that share values look at others of them: the noise of the values' own channels is that of more channels
     if (op_.kv_heads < op_.heads) {
       const double alone = 1 - static_cast<double>(op_.kv_heads) / h;
-      out.noise = -(v_.noise - v_.shared_noise()) * alone * (1 - weights.overlap(v_.K, out.K));
+      out.f.noise = -(v_.f.noise - v_.shared_noise()) * alone * (1 - weights.overlap(v_.K, out.K));
     }
-    out.thins = -grows(0);
-    out.lone = std::max(lone / h, -0.5);
-    out.attention_spread = {std::sqrt(seen.variance(3) / h), 0, std::sqrt(seen.variance(2) / h), std::sqrt(seen.variance(4) / h)};
+    out.f.thins = -grows(0);
+    out.f.lone = std::max(lone / h, -0.5);
+    out.note = AttentionNote{
+        .summary = {sum.score_variance * share, 0, sum.entropy * share, sum.sum_squares * share},
+        .spread = {std::sqrt(seen.variance(3) / h), 0, std::sqrt(seen.variance(2) / h), std::sqrt(seen.variance(4) / h)}};
     return out;
   }
 
-  [[nodiscard]] Pulled pull(const Moment& y, const Adjoint& dy) const {
+  [[nodiscard]] Pulled pull(const DownWire& y, const UpWire& dy) const {
     const Kernel& G = dy.G;
     const double size = G.trace() / static_cast<double>(tokens_);  // floats stay in range
-    if (!(size > 0)) return {{{G}, {G}, {G}}, {}};
+    if (!(size > 0)) return {{UpWire(G), UpWire(G), UpWire(G)}, {}};
     const Tensor<float> mean_up = kernels::root(G, 1 / std::sqrt(size));
     // Of each head what reaches q and k is known in the mean over the gradients that may come. Drawn gradients tell what is left:
     // what rotations make of it on the way back, and how single draws of a model vary.
     const Tensor<float> mean_field = product(Trans::yes, Trans::no, mean_up, mean_up);
-    const Leaning leaning(*this, y, dy);
+    const OutputProjection projection(*this, y, dy.r);
     const bool turns = this->turns();
     const Index needed = turns || op_.buckets > 0 ? most_up_ : 32;  // heads with drawn gradients
     struct Slot : Reached {
@@ -137,7 +138,7 @@ class Sampler : public HeadMaker {
     const auto square = [&] { return Tensor<float>(tokens_, tokens_); };
     for (Slot& s : slots) s = {Reached(tokens_), square(), square(), square()};
     std::vector<Tensor<float> Slot::*> parts = {&Slot::gq, &Slot::gk, &Slot::gv, &Slot::q_before, &Slot::k_before};
-    if (k_.tail) parts.push_back(&Slot::k_tail);
+    if (of_k_.tail) parts.push_back(&Slot::k_tail);
     std::vector<Matrix> sums;
     for (std::size_t i = 0; i < parts.size(); ++i) sums.push_back(zeros(tokens_));
     double q_inner = 0, k_inner = 0, table = 0, weights = 0;
@@ -151,10 +152,10 @@ class Sampler : public HeadMaker {
           Slot& to = slots[static_cast<std::size_t>(slot)];
           const Head h = head(i);
           to.spread = spread_of(h);
-          to.weight = std::exp(dy.stretch * to.spread);
-          const std::vector<float> w = damped(h, y, dy.damp, to.weight);
+          to.weight = std::exp(dy.r.stretch * to.spread);
+          const std::vector<float> w = damped(h, y, dy.r.damp, to.weight);
           const Tensor<float> up = weighed(mean_up, w, false);
-          reach(h, up, weighed(mean_field, w, true), leaning, to);
+          reach(h, up, weighed(mean_field, w, true), projection, to);
           const Tensor<float> V = gram(h.factor);
           const Tensor<float> of_queries = apart() ? gram(h.queries) : Tensor<float>();
           const Tensor<float>& Q = apart() ? of_queries : V;
@@ -165,7 +166,7 @@ class Sampler : public HeadMaker {
           to.table = d.table;
           gram(d.q, to.q_before);
           gram(d.k, to.k_before);
-          if (k_.tail) gram(d.k.view().columns(op_.key_dim - k_.tail->channels, k_.tail->channels), to.k_tail);
+          if (of_k_.tail) gram(d.k.view().columns(op_.key_dim - of_k_.tail->channels, of_k_.tail->channels), to.k_tail);
           to.q_drawn = inner(Q, to.q_before);
           to.k_drawn = inner(V, to.k_before);
         },
@@ -199,17 +200,17 @@ class Sampler : public HeadMaker {
     const auto side = [&](std::size_t part, double own, const Kernel& K) {
       const Kernel g = mean(part);
       const Kernel before = turns ? mean(part + 3) : g;
-      return Adjoint{.G = g,
-                     .before_rotary = turns ? with_sizes(before, before, g) : g,
-                     .stretch = stretch(part),
-                     .level = level(drawn, part),
-                     .weight_gain = gain(own, before, K)};
+      UpWire d(Adjoint{g}, {.stretch = stretch(part), .weight_gain = gain(own, before, K)});
+      TurnedBack back{turns ? with_sizes(before, before, g) : g, {}};
+      if (part == 1 && of_k_.tail) back.tail = with_sizes(mean(5), mean(4), mean(1));
+      d.note = std::move(back);
+      return d;
     };
     Pulled out;
     out.dx.push_back(side(0, q_inner, queries_from().K));
     out.dx.push_back(side(1, k_inner, v_.K));
-    out.dx.push_back({.G = mean(2), .stretch = stretch(2), .level = level(seen, 0)});
-    if (k_.tail) out.dx[1].tail = with_sizes(mean(5), mean(4), mean(1));
+    out.dx.push_back({Adjoint{mean(2)}, {.stretch = stretch(2)}});
+    out.spread = {{.level = level(drawn, 0)}, {.level = level(drawn, 1)}, {.level = level(seen, 0)}};
     if (op_.buckets > 0) out.dtheta = {table * share};  // share: of one head, of which the sum is wanted
     return out;
   }
@@ -223,12 +224,12 @@ class Sampler : public HeadMaker {
 
   // How much larger the gradient at each token is as this head sees it: where its weights are sharp the token grows, and a norm behind
   // divides the gradient. A head is one of several, and the mean over heads is G.
-  [[nodiscard]] std::vector<float> damped(const Head& h, const Moment& y, double damp, double weight) const {
+  [[nodiscard]] std::vector<float> damped(const Head& h, const DownWire& y, double damp, double weight) const {
     std::vector<float> w(static_cast<std::size_t>(tokens_), static_cast<float>(std::sqrt(weight)));
     if (damp == 0 || !few()) return w;
     const Tensor<float> mix = mixed(h);
     const double heads = static_cast<double>(op_.heads);
-    const double mean = 1 + damp * (damp + 1) / 2 * std::max(y.token_drift - v_.token_drift, 0.0) / heads;  // E u^-damp
+    const double mean = 1 + damp * (damp + 1) / 2 * std::max(y.f.token_drift - v_.f.token_drift, 0.0) / heads;  // E u^-damp
     for (Index t = 0; t < tokens_; ++t) {
       const float* row = mix.view().row(t);
       const double u = y.K(t, t) > 0 ? 1 + (static_cast<double>(dot_row(row, row, mix.cols())) / y.K(t, t) - 1) / heads : 1;
@@ -245,7 +246,7 @@ class Sampler : public HeadMaker {
     }
     return out;
   }
-  // Of more heads, what a single one does is in no draw.
+  // With more than 32 heads a single one no longer shows in their mean.
   [[nodiscard]] bool few() const { return op_.heads <= 32; }
 
   double spread_;       // of the kernel of v
@@ -255,7 +256,7 @@ class Sampler : public HeadMaker {
 
 }  // namespace
 
-Moment push_sampled(const Attention& op, const PushDoor& p) { return Sampler(op, p.batch, p.x, p.theta, p.draws).push(); }
+DownWire push_sampled(const Attention& op, const PushDoor& p) { return Sampler(op, p.batch, p.x, p.theta, p.draws).push(); }
 
 Pulled pull_sampled(const Attention& op, const PullDoor& p) { return Sampler(op, p.batch, p.x, p.theta, p.draws).pull(p.y, p.dy); }
 

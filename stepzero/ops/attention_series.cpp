@@ -101,14 +101,14 @@ void multiply(Matrix& m, const Kernel& K) {
 
 class Series {
  public:
-  Series(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v)
+  Series(const Attention& op, const Batch& batch, const DownWire& q, const DownWire& k, const DownWire& v)
       : op_(op),
         tokens_(batch.tokens()),
         sight_(op, batch),
         q_(q.K),
         k_(k.K),
         v_(v.K),
-        swing_(std::exp(k.swing) - 1),
+        swing_(std::exp(k.f.swing) - 1),
         noise_(k.shared_noise()),
         gain_(op.scale * op.scale * static_cast<double>(op.key_dim)) {
     double variance = 0;
@@ -181,9 +181,9 @@ class Series {
     const auto [gq, extra] = pull_query(G, y, key_spread, tilt);
     const Kernel gk = pull_key(G, y, tilt);
     const double plain = frobenius(k_, gk);
-    up.dx.push_back({.G = gq});
-    up.dx.push_back({.G = gk, .weight_gain = plain > 0 ? 1 + extra / plain : 1});
-    up.dx.push_back({.G = pull_value(G)});
+    up.dx.emplace_back(gq);
+    up.dx.push_back({Adjoint{gk}, {.weight_gain = plain > 0 ? 1 + extra / plain : 1}});
+    up.dx.emplace_back(pull_value(G));
     return up;
   }
 
@@ -322,18 +322,17 @@ class Series {
 
 }  // namespace
 
-Moment push_series(const Attention& op, const Batch& batch, const Moment& q, const Moment& k, const Moment& v) {
+DownWire push_series(const Attention& op, const Batch& batch, const DownWire& q, const DownWire& k, const DownWire& v) {
   const auto series = std::make_shared<const Series>(op, batch, q, k, v);
-  Moment y;
-  y.K = series->output();
-  y.attention = series->summary(op.heads);
-  y.attention_spread = series->spread_of(*y.attention, op.heads);
-  y.keep = series;
+  DownWire y(Moment{.K = series->output()});
+  const AttentionSummary summary = series->summary(op.heads);
+  y.note = AttentionNote{summary, series->spread_of(summary, op.heads), series};
   return y;
 }
 
 Pulled pull_series(const Attention& op, const PullDoor& p) {
-  if (p.y.keep != nullptr) return static_cast<const Series*>(p.y.keep.get())->pull(p.dy.G);
+  const auto* note = note_of<AttentionNote>(p.y);
+  if (note != nullptr && note->keep != nullptr) return static_cast<const Series*>(note->keep.get())->pull(p.dy.G);
   return Series(op, p.batch, *p.x[0], *p.x[1], *p.x[2]).pull(p.dy.G);
 }
 

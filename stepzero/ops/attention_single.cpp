@@ -7,18 +7,16 @@
 
 #include "stepzero/kernels/decompose.hpp"
 #include "stepzero/ops/attention_heads.hpp"
-#include "stepzero/ops/attention_moments.hpp"
 #include "stepzero/ops/single_draw.hpp"
 
 namespace stepzero {
 
-Moment push_single(const Attention& op, const PushDoor& p) {
+DownWire push_drawn(const Attention& op, const PushDoor& p) {
   const HeadMaker maker(op, p.batch, p.x, p.theta, p.draws);
   const auto heads = std::make_shared<std::vector<HeadMaker::Head>>();  // they stay for the way up
   const Index tokens = p.batch.tokens();
   Tensor<float> all(tokens, op.heads * op.value_dim);
-  Moment out;
-  AttentionSummary& sum = out.attention.emplace();
+  AttentionSummary sum;
   const double share = 1 / static_cast<double>(op.heads);
   for (Index i = 0; i < op.heads; ++i) {
     HeadMaker::Head& h = heads->emplace_back(maker.head(i));
@@ -30,26 +28,26 @@ Moment push_single(const Attention& op, const PushDoor& p) {
     sum.entropy += share * own.entropy;
     sum.sum_squares += share * own.sum_squares;
   }
-  out.K = gram_in_double(all, share);
-  out.keep = heads;
+  DownWire out(Moment{.K = gram_in_double(all, share)});
+  out.note = AttentionNote{.summary = sum, .keep = heads};
   return out;
 }
 
-Pulled pull_single(const Attention& op, const PullDoor& p) {
+Pulled pull_drawn(const Attention& op, const PullDoor& p) {
   const Kernel& G = p.dy.G;
   const Index tokens = p.batch.tokens();
   const double size = G.trace() / static_cast<double>(tokens);  // floats stay in range
-  if (!(size > 0)) return {{{G}, {G}, {G}}, {}};
+  if (!(size > 0)) return {{UpWire(G), UpWire(G), UpWire(G)}, {}};
   const HeadMaker maker(op, p.batch, p.x, p.theta, p.draws);
   const Tensor<float> up = kernels::root(G, 1 / std::sqrt(size));
   const Tensor<float> field = product(Trans::yes, Trans::no, up, up);
-  const HeadMaker::Leaning leaning(maker, p.y, p.dy);
+  const HeadMaker::OutputProjection projection(maker, p.y, p.dy.r);
   HeadMaker::Reached to(tokens);
   std::array<Matrix, 5> sums = {zeros(tokens), zeros(tokens), zeros(tokens), zeros(tokens), zeros(tokens)};
-  const auto& heads = *std::static_pointer_cast<const std::vector<HeadMaker::Head>>(p.y.keep);
+  const auto& heads = *std::static_pointer_cast<const std::vector<HeadMaker::Head>>(note_of<AttentionNote>(p.y)->keep);
   for (Index i = 0; i < op.heads; ++i) {
     const HeadMaker::Head& h = heads[static_cast<std::size_t>(i)];
-    maker.reach(h, up, field, leaning, to);
+    maker.reach(h, up, field, projection, to);
     add(to.gq, sums[0]);
     add(to.gk, sums[1]);
     add(to.gv, sums[2]);
@@ -63,13 +61,17 @@ Pulled pull_single(const Attention& op, const PullDoor& p) {
   const double share = size / static_cast<double>(op.heads);
   const auto side = [&](std::size_t part) {
     const Kernel g = mean_of(sums[part], share);
-    if (!maker.turns()) return Adjoint{.G = g, .before_rotary = g};
+    UpWire d(g);
+    d.note = TurnedBack{g, {}};
+    if (!maker.turns()) return d;
     // sizes that are put right spoil what cancels over the tokens, of which a weight's gradient is made where they are alike
     const Kernel drawn = mean_of(sums[part + 3], share), before = with_sizes(drawn, drawn, g);
     const double plain = frobenius(p.x[2]->K, before);
-    return Adjoint{.G = g, .before_rotary = before, .weight_gain = plain > 0 ? frobenius(p.x[2]->K, drawn) / plain : 1};
+    d.note = TurnedBack{before, {}};
+    d.r.weight_gain = plain > 0 ? frobenius(p.x[2]->K, drawn) / plain : 1;
+    return d;
   };
-  return {{side(0), side(1), {.G = mean_of(sums[2], share)}}, {}};
+  return {{side(0), side(1), UpWire(mean_of(sums[2], share))}, {}};
 }
 
 }  // namespace stepzero

@@ -23,6 +23,7 @@ struct AveragePool {
   [[nodiscard]] Index places() const { return window.places(); }
   [[nodiscard]] Index pixels() const { return window.pixels(); }
   [[nodiscard]] Index keep() const { return 0; }
+  [[nodiscard]] std::optional<ChannelLaw> channel_law() const { return {}; }
   [[nodiscard]] std::vector<ParamShape> params() const { return {}; }
 
   template <class S>
@@ -36,25 +37,25 @@ struct AveragePool {
     average(p.dy, p.dx[0], pixels(), places(), [&](Index pixel, Index tap) { return window.place(pixel, tap); });  // (2)
   }
 
-  [[nodiscard]] Moment push(const PushDoor& p) const {
-    const Moment& x = *p.x[0];
+  [[nodiscard]] DownWire push(const PushDoor& p) const {
+    const DownWire& x = *p.x[0];
     const Meetings m = pixels_of_places(window, p.batch.sequences);
     const double k = static_cast<double>(window.taps());
-    Moment y;
+    DownWire y;
     y.K = sum_over_pairs(x.K, m).scaled(1 / (k * k));  // (3)
     y.mean.assign(static_cast<std::size_t>(m.cols()), 0.0);
     for (Index tap = 0; tap < m.rows(); ++tap) {
       for (Index r = 0; r < m.cols(); ++r) y.mean[static_cast<std::size_t>(r)] += m(tap, r) < 0 ? 0 : x.mean_at(m(tap, r)) / k;
     }
-    y.noise = x.noise;
-    y.drift = x.drift;
-    y.sampling = x.sampling;
+    y.f.noise = x.f.noise;
+    y.f.drift = x.f.drift;
+    y.f.sampling = x.f.sampling;
     return y;
   }
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
     const double k = static_cast<double>(window.taps());
-    return {{{.G = sum_over_pairs(p.dy.G, places_of_pixels(window, p.batch.sequences)).scaled(1 / (k * k))}}, {}};  // (4)
+    return {{UpWire(sum_over_pairs(p.dy.G, places_of_pixels(window, p.batch.sequences)).scaled(1 / (k * k)))}, {}};  // (4)
   }
 
  private:

@@ -26,6 +26,7 @@ struct BatchNorm {
   [[nodiscard]] int inputs() const { return 1; }
   [[nodiscard]] Index channels() const { return width; }
   [[nodiscard]] Index keep() const { return 0; }
+  [[nodiscard]] std::optional<ChannelLaw> channel_law() const { return {}; }
   [[nodiscard]] std::vector<ParamShape> params() const { return {{1, width, 1, width}, {1, width, 1, width}}; }
 
   template <class S>
@@ -64,7 +65,7 @@ struct BatchNorm {
     });
   }
 
-  [[nodiscard]] Moment push(const PushDoor& p) const;
+  [[nodiscard]] DownWire push(const PushDoor& p) const;
   [[nodiscard]] Pulled pull(const PullDoor& p) const;
 
  private:

@@ -6,6 +6,7 @@
 #include "stepzero/ops/batch_norm.hpp"
 #include "stepzero/ops/drawn_channels.hpp"
 #include "stepzero/ops/kernel_draw.hpp"
+#include "stepzero/ops/function_kernel.hpp"
 
 namespace stepzero {
 
@@ -146,7 +147,7 @@ class BehindSlopes {
     const Kernel H = Kernel::from(rows_, [&](Index t, Index s) {
       return PBP(t, s) - size_ * (static_cast<double>(rest_(t, s)) + static_cast<double>(rest_(s, t))) / (draws * rows);  // (6)
     });
-    return {{{.G = H}}, {size_ * dgain_ / draws, 0}};
+    return {{UpWire(H)}, {size_ * dgain_ / draws, 0}};
   }
 
  private:
@@ -202,25 +203,26 @@ class BehindSlopes {
 
 }  // namespace
 
-Moment BatchNorm::push(const PushDoor& p) const {
+DownWire BatchNorm::push(const PushDoor& p) const {
   const auto kept = std::make_shared<const Kept>(p.x[0]->K, eps);
   const Law& b = p.theta[1];
-  Moment y;
+  DownWire y;
   y.K = kept->normed.scaled(p.theta[0].second_moment()).shifted(b.second_moment());  // (5)
   if (b.mean != 0) y.mean.assign(static_cast<std::size_t>(y.K.tokens()), b.mean);
-  y.noise = p.x[0]->noise;
-  y.sampling = 0;
-  y.keep = kept;
+  y.f.noise = p.x[0]->f.noise;
+  y.f.sampling = 0;
+  y.note = kept;
   return y;
 }
 
 Pulled BatchNorm::pull(const PullDoor& p) const {
-  if (p.dy.behind_function) {
-    Pulled up = BehindSlopes(*p.dy.behind_function, p.theta[0], p.theta[1], eps, p.draws.place).pull(p.x[0]->K);
+  if (const auto* function = note_of<BehindFunction>(p.dy)) {
+    Pulled up = BehindSlopes(*function, p.theta[0], p.theta[1], eps, p.draws.place).pull(p.x[0]->K);
     up.dtheta[1] = p.dy.G.sum();
     return up;
   }
-  const auto kept = p.y.keep != nullptr ? std::static_pointer_cast<const Kept>(p.y.keep) : std::make_shared<const Kept>(p.x[0]->K, eps);
+  const auto* known = note_of<std::shared_ptr<const Kept>>(p.y);
+  const auto kept = known != nullptr ? *known : std::make_shared<const Kept>(p.x[0]->K, eps);
   const Spectrum& spectrum = kept->spectrum;
   const Index n = p.dy.G.tokens();
   const double rows = static_cast<double>(n);
@@ -240,7 +242,7 @@ Pulled BatchNorm::pull(const PullDoor& p) const {
     H(i, i) += all / (rows * rows);
   }
   Kernel G = Kernel(spectrum.turned(H, true)).scaled(p.theta[0].second_moment());
-  return {{{.G = std::move(G)}}, {frobenius(kept->normed, p.dy.G), p.dy.G.sum()}};  // (7)
+  return {{UpWire(std::move(G))}, {frobenius(kept->normed, p.dy.G), p.dy.G.sum()}};  // (7)
 }
 
 }  // namespace stepzero

@@ -32,6 +32,7 @@ struct Conv {
   [[nodiscard]] Index pixels() const { return window.pixels(); }
   [[nodiscard]] Index keep() const { return 0; }
   [[nodiscard]] Index fan_in() const { return in / groups * window.taps(); }
+  [[nodiscard]] std::optional<ChannelLaw> channel_law() const { return {}; }
   [[nodiscard]] std::vector<ParamShape> params() const {
     std::vector<ParamShape> list = {{out, fan_in(), fan_in(), out * window.taps()}};
     if (bias) list.push_back({1, out, fan_in(), out});
@@ -72,22 +73,16 @@ struct Conv {
   [[nodiscard]] Moment push(const PushDoor& p) const {
     Moment seen = *p.x[0];
     seen.K = mean_over_taps(p.x[0]->K, p.batch);
-    const Moment* x = &seen;
     const double n = static_cast<double>(fan_in());
-    Moment y = push_linear({p.batch, {&x, 1}, p.theta}, n * p.theta[0].second_moment(), n, bias ? p.theta[1] : Law{}, out);  // (5)
-    y.drift = p.x[0]->level();
-    return y;
+    return push_matrix(seen, n * p.theta[0].second_moment(), n, p.theta[0], bias ? p.theta[1] : Law{});  // (5)
   }
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
-    const double n = static_cast<double>(in);
     const Index inputs = in / groups;
     const double gain = static_cast<double>(inputs) * p.theta[0].second_moment();
-    Pulled up{{{.G = sum_over_taps(p.dy.G, places_of_pixels(window, p.batch.sequences)).scaled(gain)}}, {}};  // (6)
-    up.dx[0].level = 2 * p.dy.G.sameness() / n;
-    up.dx[0].noise = 1 / n;
+    Pulled up{{UpWire(sum_over_taps(p.dy.G, places_of_pixels(window, p.batch.sequences)).scaled(gain))}, {}};  // (6)
     const double overlap = frobenius(mean_over_taps(p.x[0]->K, p.batch), p.dy.G);
-    up.dtheta.push_back(static_cast<double>(fan_in()) * overlap * p.dy.weight_gain);  // (7)
+    up.dtheta.push_back(static_cast<double>(fan_in()) * overlap);  // (7)
     if (bias) up.dtheta.push_back(p.dy.G.sum());
     return up;
   }

@@ -16,14 +16,21 @@
 
 namespace stepzero {
 
+// How the loss of single draws varies.
+struct LossNote {
+  double variance = 0;
+};
+
 struct CrossEntropy {
   static constexpr const char* kind = "cross_entropy";
   static constexpr Grade grade = Grade::large_width;
+  static constexpr bool row_wise = true;
   Index vocab = 0;
 
   [[nodiscard]] int inputs() const { return 1; }
   [[nodiscard]] Index channels() const { return 1; }
   [[nodiscard]] Index keep() const { return 1; }
+  [[nodiscard]] std::optional<ChannelLaw> channel_law() const { return ChannelLaw{.wants_law = true}; }
   [[nodiscard]] std::vector<ParamShape> params() const { return {}; }
 
   template <class S>
@@ -51,8 +58,16 @@ struct CrossEntropy {
     });
   }
 
+  // Where single logits decide, the softmax is drawn for every token, down and up (cross_entropy_moments.cpp).
+  [[nodiscard]] double draw_cost(const Batch& batch, double variance) const {
+    const double v = static_cast<double>(vocab);
+    const bool drawn = !(std::expm1(1.2 * variance) < 0.01 * v);
+    return drawn ? 2 * static_cast<double>(batch.tokens()) * std::max(8192.0, 32 * v) * 400 : 0;
+  }
+
   [[nodiscard]] Moment push(const PushDoor& p) const;
   [[nodiscard]] Pulled pull(const PullDoor& p) const;
+  [[nodiscard]] std::any note(const PushDoor& p) const;  // a LossNote
 
  private:
   static double scored(const Batch& batch) {

@@ -62,13 +62,13 @@ struct Tokens {
 
 // E<dx_t, x_s> from the mean logits: that of the id of s is own_logit[s], all others are 0.
 template <class Probability>
-std::shared_ptr<const Matrix> along_embeddings(const Batch& batch, const std::vector<double>& own_logit, const Probability& probability,
+Matrix along_embeddings(const Batch& batch, const std::vector<double>& own_logit, const Probability& probability,
                                                double n) {
-  auto to = std::make_shared<Matrix>(batch.tokens(), batch.tokens());
+  Matrix to(batch.tokens(), batch.tokens());
   for (Index t = 0; t < batch.tokens(); ++t) {
     for (Index s = 0; s < batch.tokens(); ++s) {
       const double target = batch.targets[t] == batch.ids[s] ? 1 : 0;
-      (*to)(t, s) = batch.targets[t] < 0 ? 0 : own_logit[s] * (probability(t, batch.ids[s]) - target) / n;
+      to(t, s) = batch.targets[t] < 0 ? 0 : own_logit[s] * (probability(t, batch.ids[s]) - target) / n;
     }
   }
   return to;
@@ -85,13 +85,19 @@ Moment CrossEntropy::push(const PushDoor& p) const {
     y.mean.push_back(p.batch.targets[t] < 0 ? 0 : (tokens.log_sum[t] - (own ? tokens.own_logit[t] : 0)) / n);  // (4)
   }
   y.K = Kernel::from(p.batch.tokens(), [&](Index t, Index s) { return y.mean[t] * y.mean[s]; });
-  // one draw's loss differs mostly by the logits of the targets
+  return y;
+}
+
+// One draw's loss differs mostly by the logits of the targets.
+std::any CrossEntropy::note(const PushDoor& p) const {
+  const double n = scored(p.batch);
+  double variance = 0;
   for (Index t = 0; t < p.batch.tokens(); ++t) {
     for (Index s = 0; s < p.batch.tokens(); ++s) {
-      if (p.batch.targets[t] >= 0 && p.batch.targets[t] == p.batch.targets[s]) y.drift += p.x[0]->K(t, s) / (n * n);
+      if (p.batch.targets[t] >= 0 && p.batch.targets[t] == p.batch.targets[s]) variance += p.x[0]->K(t, s) / (n * n);
     }
   }
-  return y;
+  return LossNote{variance};
 }
 
 Pulled CrossEntropy::pull(const PullDoor& p) const {
@@ -117,13 +123,13 @@ Pulled CrossEntropy::pull(const PullDoor& p) const {
     return p.dy.G(t, s) * (same - probability(t, targets[s]) - probability(s, targets[t]) + overlap(t, s)) / (n * n);  // (5)
   });
   // E<dx_t, x_t> = v (1 - sum p^2) / N by Stein's lemma: probabilities lean towards the larger logits
-  Adjoint out{.G = G};
+  auto head = std::make_shared<TiedHead>();
   for (Index t = 0; t < p.batch.tokens(); ++t) {
     const double squares = own[t] * own[t] + (1 - own[t]) * (1 - own[t]) * tokens.sum_squares[t];
-    out.radial.push_back(targets[t] < 0 ? 0 : x.K(t, t) * (1 - squares) / n);
+    head->radial.push_back(targets[t] < 0 ? 0 : x.K(t, t) * (1 - squares) / n);
   }
-  if (tokens.tied) out.shared = along_embeddings(p.batch, tokens.own_logit, probability, n);
-  return {{out}, {}};
+  if (tokens.tied) head->shared = along_embeddings(p.batch, tokens.own_logit, probability, n);
+  return {{Adjoint{G, std::move(head)}}, {}};
 }
 
 }  // namespace stepzero

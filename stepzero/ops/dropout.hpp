@@ -22,6 +22,7 @@ struct Dropout {
   [[nodiscard]] int inputs() const { return 1; }
   [[nodiscard]] Index channels() const { return width; }
   [[nodiscard]] Index keep() const { return 0; }
+  [[nodiscard]] std::optional<ChannelLaw> channel_law() const { return {}; }
   [[nodiscard]] std::vector<ParamShape> params() const { return {}; }
 
   template <class S>
@@ -40,7 +41,7 @@ struct Dropout {
     return y;
   }
 
-  [[nodiscard]] Pulled pull(const PullDoor& d) const { return {{{divide_diagonal(d.dy.G)}}, {}}; }  // (4)
+  [[nodiscard]] Pulled pull(const PullDoor& d) const { return {{UpWire(divide_diagonal(d.dy.G))}, {}}; }  // (4)
 
  private:
   [[nodiscard]] Kernel divide_diagonal(const Kernel& K) const {

@@ -45,6 +45,7 @@ double sum_where(const Kernel& G, const Meet& meet) {
 struct TokenEmbedding {
   static constexpr const char* kind = "token_embedding";
   static constexpr Grade grade = Grade::exact;
+  static constexpr bool looks_up = true;  // of its table only the rows of the ids that occur
   static constexpr Index none = -1;
   Index vocab = 0;
   Index width = 0;
@@ -54,6 +55,7 @@ struct TokenEmbedding {
   [[nodiscard]] int inputs() const { return 0; }
   [[nodiscard]] Index channels() const { return width; }
   [[nodiscard]] Index keep() const { return 0; }
+  [[nodiscard]] std::optional<ChannelLaw> channel_law() const { return ChannelLaw{.gaussian = true}; }
   [[nodiscard]] std::vector<ParamShape> params() const { return {{vocab, width, vocab, width}}; }
 
   template <class S>
@@ -74,7 +76,6 @@ struct TokenEmbedding {
     const auto& id = p.batch.ids_for(encoder);
     y.K = Kernel::from(p.batch.tokens(), [&](Index t, Index s) { return id[t] == id[s] ? e : 0; });  // (3)
     if (!encoder) y.own.assign(static_cast<std::size_t>(p.batch.tokens()), 1.0);
-    y.noise = 1 / static_cast<double>(width);
     return y;
   }
 

@@ -59,6 +59,7 @@ struct Experts {
   [[nodiscard]] int inputs() const { return 2; }
   [[nodiscard]] Index channels() const { return width; }
   [[nodiscard]] Index keep() const { return routing.chosen * (2 + 2 * ffn); }
+  [[nodiscard]] std::optional<ChannelLaw> channel_law() const { return {}; }
   [[nodiscard]] std::vector<ParamShape> params() const {
     std::vector<ParamShape> list;
     for (Index e = 0; e < routing.experts; ++e) {
@@ -67,6 +68,8 @@ struct Experts {
     if (routing.corrected) list.push_back({1, routing.experts, 1, routing.experts});
     return list;
   }
+
+  [[nodiscard]] Index lazy_matrices(Index tokens) const { return std::min(width, ffn) >= tokens ? parts * routing.experts : 0; }
 
   template <class S>
   void forward(const Down<S>& p) const {
@@ -78,7 +81,7 @@ struct Experts {
     up(p, MadeProducts<S>{p.theta, p.dtheta});
   }
 
-  [[nodiscard]] Moment push(const PushDoor& p) const;
+  [[nodiscard]] DownWire push(const PushDoor& p) const;
   [[nodiscard]] Pulled pull(const PullDoor& p) const;
 
   // The doors, whoever makes the products: parameter `parts` e + i is W, V or U of expert e.

@@ -8,8 +8,10 @@
 #include "stepzero/ops/drawn_sums.hpp"
 #include "stepzero/ops/experts.hpp"
 #include "stepzero/ops/kernel_draw.hpp"
-#include "stepzero/ops/linear.hpp"
-#include "stepzero/ops/multiply.hpp"
+#include "stepzero/ops/finite/add_adjoints.hpp"
+#include "stepzero/ops/finite/function.hpp"
+#include "stepzero/ops/finite/linear.hpp"
+#include "stepzero/ops/finite/multiply.hpp"
 
 namespace stepzero {
 
@@ -29,7 +31,7 @@ Law mean_law(const Experts& op, std::span<const Law> theta, Index part) {
 // One gated feed-forward, as if every token went through it.
 class FeedForward {
  public:
-  FeedForward(const Experts& op, const Batch& batch, const Moment& x, std::span<const Law> theta)
+  FeedForward(const Experts& op, const Batch& batch, const DownWire& x, std::span<const Law> theta)
       : op_(op), batch_(batch), x_(x), laws_{mean_law(op, theta, 0), mean_law(op, theta, 1), mean_law(op, theta, 2)} {
     gate_ = push(in(), {&x_}, {laws_[0]});
     up_ = push(in(), {&x_}, {laws_[1]});
@@ -39,42 +41,44 @@ class FeedForward {
     y_ = push(out(), {&product_}, {laws_[2]});
   }
 
-  [[nodiscard]] const Moment& y() const { return y_; }
+  [[nodiscard]] const DownWire& y() const { return y_; }
 
   // dx[0], and E||.||^2 of W, V, U
-  [[nodiscard]] Pulled pull(const Adjoint& dy) const {
+  [[nodiscard]] Pulled pull(const UpWire& dy) const {
     const Pulled o = pull(out(), {&product_}, {laws_[2]}, y_, dy);
     const Pulled m = pull(Multiply{op_.ffn}, {&act_, &up_}, {}, product_, o.dx[0]);
     const Pulled a = std::visit([&](const auto& f) { return pull(f, {&gate_}, {}, act_, m.dx[0]); }, op_.act);
     const Pulled g = pull(in(), {&x_}, {laws_[0]}, gate_, a.dx[0]);
     const Pulled v = pull(in(), {&x_}, {laws_[1]}, up_, m.dx[1]);
-    return {{{.G = g.dx[0].G + v.dx[0].G,
-              .level = o.dx[0].level + std::max(g.dx[0].level, v.dx[0].level),
-              .noise = o.dx[0].noise + std::max(g.dx[0].noise, v.dx[0].noise)}},
-            {g.dtheta[0], v.dtheta[0], o.dtheta[0]}};
+    const Spread &of_o = o.spread[0], &of_g = g.spread[0], &of_v = v.spread[0];
+    UpWire dx = g.dx[0];
+    add_adjoints(dx, v.dx[0], op_.width);
+    return {{std::move(dx)},
+            {g.dtheta[0], v.dtheta[0], o.dtheta[0]},
+            {{.level = of_o.level + std::max(of_g.level, of_v.level), .noise = of_o.noise + std::max(of_g.noise, of_v.noise)}}};
   }
 
  private:
-  using Wires = std::vector<const Moment*>;
+  using Wires = std::vector<const DownWire*>;
   using Laws = std::vector<Law>;
   [[nodiscard]] Linear in() const { return {.in = op_.width, .out = op_.ffn}; }
   [[nodiscard]] Linear out() const { return {.in = op_.ffn, .out = op_.width}; }
   template <class O>
-  [[nodiscard]] Moment push(const O& op, const Wires& x, const Laws& theta) const {
-    Moment y = op.push({batch_, x, theta});
+  [[nodiscard]] DownWire push(const O& op, const Wires& x, const Laws& theta) const {
+    DownWire y = push_finite(op, PushDoor{batch_, x, theta});
     y.width = op.channels();
     return y;
   }
   template <class O>
-  [[nodiscard]] Pulled pull(const O& op, const Wires& x, const Laws& theta, const Moment& y, const Adjoint& dy) const {
-    return op.pull({batch_, x, theta, y, dy});
+  [[nodiscard]] Pulled pull(const O& op, const Wires& x, const Laws& theta, const DownWire& y, const UpWire& dy) const {
+    return pull_finite(op, PullDoor{batch_, x, theta, y, dy});
   }
 
   const Experts& op_;
   const Batch& batch_;
-  const Moment& x_;
+  const DownWire& x_;
   std::array<Law, 3> laws_;
-  Moment gate_, up_, act_, product_, y_;
+  DownWire gate_, up_, act_, product_, y_;
 };
 
 // Gates of a synthetic router, (T, E) with zeros where an expert was not chosen.
@@ -83,7 +87,7 @@ class Gates {
   static constexpr Index together = 8;     // draws before the errors are looked at
   static constexpr double enough = 0.005;  // relative standard error
 
-  Gates(const Experts& op, const Batch& batch, const Moment& logits, std::span<const Law> theta, Draws draws)
+  Gates(const Experts& op, const Batch& batch, const DownWire& logits, std::span<const Law> theta, Draws draws)
       : routing_(op.routing),
         correction_(op.routing.corrected ? theta.back() : Law{}),
         place_(draws.place),
@@ -198,7 +202,7 @@ std::array<double, 2> sums(const Tensor<float>& a, const Kernel& b) {
 
 }  // namespace
 
-Moment Experts::push(const PushDoor& p) const {
+DownWire Experts::push(const PushDoor& p) const {
   const Index tokens = p.batch.tokens();
   const double n = static_cast<double>(tokens);
   const FeedForward one(*this, p.batch, *p.x[0], p.theta);
@@ -220,11 +224,11 @@ Moment Experts::push(const PushDoor& p) const {
         }
         return sure(own) && sure(all);
       });
-  Moment y = one.y();
+  DownWire y = one.y();
   y.K = meet.times(one.y().K);  // (11)
-  y.drift += relative(own);
-  for (const Running& r : of_token) y.token_drift += relative(r) / n;
-  if (tokens > 1) y.swing += relative(apart);
+  y.f.drift += relative(own);
+  for (const Running& r : of_token) y.f.token_drift += relative(r) / n;
+  if (tokens > 1) y.f.swing += relative(apart);
   return y;
 }
 
@@ -259,9 +263,11 @@ Pulled Experts::pull(const PullDoor& p) const {
         }
         return sure(own) && sure(all) && sure(routed, 4);
       });
-  Pulled dense = one.pull({.G = meet.times(p.dy.G)});                                              // (12)
-  Pulled up{{std::move(dense.dx[0]), {.G = router.times(field), .level = relative(routed)}}, {}};  // (13)
-  up.dx[0].level += relative(own);
+  Pulled dense = one.pull({Adjoint{meet.times(p.dy.G)}, p.dy.r});                                              // (12)
+  Pulled up{{std::move(dense.dx[0]), UpWire(router.times(field))}, {}};  // (13)
+  up.dx[1].r.stretch = p.dy.r.stretch;
+  up.spread = {dense.spread[0], {.level = relative(routed)}};
+  up.spread[0].level += relative(own);
   const double share = 1 / static_cast<double>(routing.experts);
   for (Index e = 0; e < routing.experts; ++e) {
     for (const double squares : dense.dtheta) up.dtheta.push_back(share * squares);

@@ -43,4 +43,6 @@ struct WeightlessExperts {
 };
 static_assert(StandIn<WeightlessExperts>);
 
+inline WeightlessExperts stand_in(const Experts& op, std::vector<WeightlessLinear> matrices) { return {op, std::move(matrices)}; }
+
 }  // namespace stepzero

@@ -23,6 +23,7 @@ struct Flatten {
   [[nodiscard]] Index places() const { return 1; }
   [[nodiscard]] Index channels() const { return width * pixels(); }
   [[nodiscard]] Index keep() const { return 0; }
+  [[nodiscard]] std::optional<ChannelLaw> channel_law() const { return {}; }
   [[nodiscard]] std::vector<ParamShape> params() const { return {}; }
 
   template <class S>
@@ -40,22 +41,22 @@ struct Flatten {
     }
   }
 
-  [[nodiscard]] Moment push(const PushDoor& p) const {
-    const Moment& x = *p.x[0];
+  [[nodiscard]] DownWire push(const PushDoor& p) const {
+    const DownWire& x = *p.x[0];
     const double n = static_cast<double>(pixels());
-    Moment y;
+    DownWire y;
     y.K = sum_over_taps(x.K, pixels_of_places(whole(), p.batch.sequences)).scaled(1 / n);  // (3)
     y.mean.assign(static_cast<std::size_t>(p.batch.sequences), 0.0);
     for (Index t = 0; t < x.K.tokens(); ++t) y.mean[static_cast<std::size_t>(t / pixels())] += x.mean_at(t) / n;
-    y.noise = x.noise;
-    y.drift = x.level();  // the same numbers: the same mean square
-    y.sampling = 0;
+    y.f.noise = x.f.noise;
+    y.f.drift = x.level();  // the same numbers: the same mean square
+    y.f.sampling = 0;
     return y;
   }
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
     const Kernel H = sum_over_taps(p.dy.G, places_of_pixels(whole(), p.batch.sequences));
-    return {{{.G = H.scaled(1 / static_cast<double>(pixels()))}}, {}};  // (4)
+    return {{UpWire(H.scaled(1 / static_cast<double>(pixels())))}, {}};  // (4)
   }
 
  private:

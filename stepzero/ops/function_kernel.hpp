@@ -12,6 +12,8 @@
 #include <map>
 #include <numbers>
 #include <tuple>
+#include <type_traits>
+#include <utility>
 
 #include "stepzero/core/gauss.hpp"
 #include "stepzero/kernels/phi.hpp"
@@ -31,12 +33,23 @@ std::vector<double> hermite_row(const F& f, double std) {
   return c;
 }
 
+// A function that is more than its type has one number, by which what is kept of it is told apart.
+template <class F>
+double number_of(const F& f) {
+  if constexpr (requires { f.number; }) {
+    return f.number;
+  } else {
+    static_assert(std::is_empty_v<F>, "a function with a state needs `number`: what is kept of it is found by type and number");
+    return 0;
+  }
+}
+
 // Draws of a model ask for much the same again and again: what belongs to standard deviations exp(i / 50) is kept.
 inline constexpr double grid_steps = 50;
-template <class Make>
-const auto& on_grid(int i, const Make& make) {
-  thread_local std::map<int, decltype(make(1.0))> kept;
-  const auto [at, fresh] = kept.try_emplace(i);
+template <class F, class Make>
+const auto& on_grid(const F& f, int i, const Make& make) {
+  thread_local std::map<std::pair<double, int>, decltype(make(1.0))> kept;
+  const auto [at, fresh] = kept.try_emplace({number_of(f), i});
   if (fresh) at->second = make(std::exp(i / grid_steps));
   return at->second;
 }
@@ -56,7 +69,7 @@ Matrix hermite_table_by_grid(const Kernel& K, const F& f) {
     const std::array<double, 4> weight = {-u * (u - 1) * (u - 2) / 6, (u + 1) * (u - 1) * (u - 2) / 2, -(u + 1) * u * (u - 2) / 2,
                                           (u + 1) * u * (u - 1) / 6};
     for (int i = 0; i < 4; ++i) {
-      const auto& row = on_grid(static_cast<int>(floor) + i - 1, [&](double std) { return hermite_row(f, std); });
+      const auto& row = on_grid(f, static_cast<int>(floor) + i - 1, [&](double std) { return hermite_row(f, std); });
       for (std::size_t k = 0; k < row.size(); ++k) to[k] += weight[static_cast<std::size_t>(i)] * row[k];
     }
   }
@@ -134,18 +147,17 @@ class Correlation {
 // How far the cosine of two tokens is from its mean in one draw, before the channels of x are drawn. A kernel that bends is not
 // that of the mean cosine; its mean over rho - blur and rho + blur is right to the second order.
 struct Blur {
-  double noise, swing;
-  explicit Blur(const Moment& x) : noise(x.pair_noise()), swing(x.swing) {}
+  double noise = 0, swing = 0;
+  Blur() = default;
+  explicit Blur(const DownWire& x) : noise(x.pair_noise()), swing(x.f.swing) {}
   [[nodiscard]] double operator()(double rho) const {
     return std::min((1 - rho) * std::sqrt(noise * (1 + rho) * (1 + rho) + swing), 1 - std::abs(rho));
   }
 };
 
 // E f(u_t) f(u_s) for all pairs, given the table of f
-inline Kernel function_kernel(const Moment& x, const Matrix& c) {
-  const Kernel& K = x.K;
+inline Kernel function_kernel(const Kernel& K, const Blur& blur, const Matrix& c) {
   const Index tokens = K.tokens();
-  const Blur blur(x);
   const Correlation correlation(K);
   Matrix by_power(c.cols(), tokens + 16);  // so that a row of the result is made by whole rows; padded
   std::fill_n(by_power.data(), by_power.size(), 0.0);
@@ -198,88 +210,6 @@ std::pair<double, double> square_and_growth(const F& f, double std) {
   return {here, here > 0 ? std::log(expect(square, 1.01 * std) / here) / (2 * std::log(1.01)) : 0};
 }
 
-// What f makes of the spread of the mean square and of cosines, at the mean standard deviation.
-template <class F>
-void carry_spread(const Moment& x, const F& f, Moment& y) {
-  const double std = mean_std(x.K);
-  const auto [square, slope] = square_and_growth(f, std);
-  if (!(square > 0)) return;
-  const double fourth = expect([&](double u) { return f(u) * f(u) * f(u) * f(u); }, std);
-  y.drift = slope * slope * x.drift;
-  y.token_drift = slope * slope * x.token_drift;
-  y.lone = slope * slope * x.lone;
-  y.sampling = fourth / (square * square) - 1;
-  // a cosine rho becomes kappa(rho): what it is off by in one draw goes with the slope of kappa, and is smaller where kappa is large
-  const std::vector<double> c = hermite_row(f, std);
-  const double rho = std::clamp(x.K.mean_cosine(), 0.0, 0.999);
-  double kappa = 0, rise = 0;
-  for (std::size_t k = c.size(); k-- > 0;) {
-    rise = rise * rho + kappa;
-    kappa = kappa * rho + c[k] * c[k];
-  }
-  const double apart = kappa < square ? rise * (1 - rho) / (square - kappa) : 1;
-  const double pair = apart * (1 + rho) * square / (square + kappa);
-  y.noise = pair * pair * x.shared_noise() + (x.noise - x.shared_noise());
-  y.take_jitter(x, pair * pair);
-  y.thins = slope * x.thins;
-  y.swing = apart * apart * x.swing;
-}
-
-// What f and its slope make of a Gaussian's size.
-struct FunctionSizes {
-  double variance = 0, square = 0, growth = 0, steep = 0, steepening = 0, both = 0;
-  double radials = 0, meet = 0;  // of f'(x) x, and with f
-};
-template <class F, class Slope>
-FunctionSizes function_sizes(const F& f, const Slope& slope, double std) {
-  FunctionSizes out{.variance = std * std};
-  std::tie(out.square, out.growth) = square_and_growth(f, std);
-  std::tie(out.steep, out.steepening) = square_and_growth(slope, std);
-  if (!(out.square > 0 && out.steep > 0)) return out;
-  const auto radial = [&](double u) { return slope(u) * u; };
-  out.both = expect([&](double u) { return f(u) * f(u) * slope(u) * slope(u); }, std) / (out.square * out.steep) - 1;
-  out.radials = expect([&](double u) { return radial(u) * radial(u); }, std);
-  out.meet = expect([&](double u) { return f(u) * radial(u); }, std);
-  return out;
-}
-
-// Where f(x) came out large in one draw a norm behind it has made the gradient small (damp), and taken out what lies along
-// f(x) (along); f'(x) may be large there.
-template <class F, class Slope>
-void feel_size(const PullDoor& p, const F& f, const Slope& slope, Adjoint& dx) {
-  if (p.dy.damp == 0 && p.dy.along == 1 && p.dy.twin == 0) return;
-  const Moment& x = *p.x[0];
-  const double std = mean_std(x.K);
-  if (!(std > 0)) return;
-  const auto at = [&](double sd) { return function_sizes(f, slope, sd); };
-  const FunctionSizes e = p.draws.of_one() ? on_grid(static_cast<int>(std::lround(std::log(std) * grid_steps)), at) : at(std);
-  if (!(e.square > 0 && e.steep > 0)) return;
-  const double n = static_cast<double>(std::max<Index>(x.width, 1));
-  dx.G = dx.G.scaled(1 - p.dy.damp * e.growth * e.steepening * x.token_drift - (p.dy.damp + 1 - p.dy.along) * e.both / n);
-  dx.damp = p.dy.damp * e.growth - e.steepening;
-  // <dx, x> = <dy, f'(x) x>, and dy has less along f(x)
-  dx.along = std::max((e.radials - (1 - p.dy.along) * e.meet * e.meet / e.square) / (e.steep * e.variance), 0.0);
-  dx.twin = p.dy.twin * e.meet / std::sqrt(e.square * e.radials);
-}
-
-template <class F>
-Moment push_function(const PushDoor& p, const F& f) {
-  const Moment& x = *p.x[0];
-  Moment y;
-  const Matrix c = p.draws.of_one() ? hermite_table_by_grid(x.K, f) : hermite_table(x.K, f);
-  y.K = function_kernel(x, c);
-  for (Index t = 0; t < x.K.tokens(); ++t) y.mean.push_back(c(t, 0));  // h_0 = 1
-  if (!p.draws.of_one()) carry_spread(x, f, y);
-  return y;
-}
-
-template <class F>
-Pulled pull_function(const PullDoor& p, const F& slope) {
-  const Kernel& K = p.x[0]->K;
-  const Kernel E = function_kernel(*p.x[0], p.draws.of_one() ? hermite_table_by_grid(K, slope) : hermite_table(K, slope));
-  return {{{Kernel::from(E.tokens(), [&](Index t, Index s) { return p.dy.G(t, s) * E(t, s); })}}, {}};
-}
-
 // Closed forms, of variances a, b and covariance c; theta is the angle between the two tokens.
 inline double angle(double a, double b, double c) {
   const double size = std::sqrt(a * b);
@@ -310,9 +240,7 @@ inline double leaky_relu_mean(double variance) { return (1 - LeakyRelu::leak) * 
 
 // of all pairs
 using ClosedForm = double (*)(double, double, double);
-inline Kernel closed_kernel(const Moment& x, ClosedForm kernel) {
-  const Kernel& K = x.K;
-  const Blur blur(x);
+inline Kernel closed_kernel(const Kernel& K, const Blur& blur, ClosedForm kernel) {
   const Correlation correlation(K);
   return Kernel::from(K.tokens(), [&](Index t, Index s) {
     const double a = K(t, t), b = K(s, s), c = K(t, s);
@@ -321,40 +249,109 @@ inline Kernel closed_kernel(const Moment& x, ClosedForm kernel) {
   });
 }
 
+// A function of the list and its slope, as types.
+template <class Phi>
+struct ValueOf {
+  double operator()(double x) const { return Phi::value(x); }
+};
+template <class Phi>
+struct SlopeOf {
+  double operator()(double x) const { return Phi::slope(x); }
+};
+
+// Functions whose kernels have a closed form: E f(u) f(v), and E f(u) by the variance. Or which are near one, with the same kink: then
+// only the difference is left to the series.
 template <class F>
-Moment push_closed(const PushDoor& p, const F& f, ClosedForm kernel, double (*mean)(double)) {
-  const Kernel& K = p.x[0]->K;
-  Moment y;
-  y.K = closed_kernel(*p.x[0], kernel);
-  y.mean.resize(static_cast<std::size_t>(K.tokens()));
-  for (Index t = 0; t < K.tokens(); ++t) y.mean[static_cast<std::size_t>(t)] = mean(K(t, t));
-  if (!p.draws.of_one()) carry_spread(*p.x[0], f, y);
-  return y;
+struct ClosedFunction {};
+template <>
+struct ClosedFunction<ValueOf<Relu>> {
+  static constexpr ClosedForm kernel = relu_kernel;
+  static constexpr double (*mean)(double) = relu_mean;
+};
+template <>
+struct ClosedFunction<SlopeOf<Relu>> {
+  static constexpr ClosedForm kernel = step_kernel;
+};
+template <>
+struct ClosedFunction<ValueOf<ReluSquared>> {
+  static constexpr ClosedForm kernel = relu_squared_kernel;
+  static constexpr double (*mean)(double) = relu_squared_mean;
+};
+template <>
+struct ClosedFunction<SlopeOf<ReluSquared>> {
+  static constexpr ClosedForm kernel = [](double a, double b, double c) { return 4 * relu_kernel(a, b, c); };
+};
+template <>
+struct ClosedFunction<ValueOf<LeakyRelu>> {
+  static constexpr ClosedForm kernel = leaky_relu_kernel;
+  static constexpr double (*mean)(double) = leaky_relu_mean;
+};
+template <>
+struct ClosedFunction<SlopeOf<LeakyRelu>> {
+  static constexpr ClosedForm kernel = leaky_step_kernel;
+};
+template <>
+struct ClosedFunction<ValueOf<Relu6>> {
+  using Near = ValueOf<Relu>;
+};
+template <>
+struct ClosedFunction<SlopeOf<Relu6>> {
+  using Near = SlopeOf<Relu>;
+};
+
+// E f(u_t) f(u_s) for all pairs of a Gaussian channel of kernel K, and E f(u_t).
+struct FunctionMoments {
+  Kernel K;
+  std::vector<double> mean;  // empty: nobody asks (slopes of closed form)
+};
+template <class F>
+FunctionMoments function_moments(const F& f, const Kernel& K, const Blur& blur, const Draws& draws) {
+  using Closed = ClosedFunction<F>;
+  FunctionMoments out;
+  if constexpr (requires { Closed::kernel; }) {
+    out.K = closed_kernel(K, blur, Closed::kernel);
+    if constexpr (requires { Closed::mean; }) {
+      for (Index t = 0; t < K.tokens(); ++t) out.mean.push_back(Closed::mean(K(t, t)));
+    }
+  } else {
+    const Matrix c = draws.of_one() ? hermite_table_by_grid(K, f) : hermite_table(K, f);
+    out.K = function_kernel(K, blur, c);
+    for (Index t = 0; t < K.tokens(); ++t) out.mean.push_back(c(t, 0));  // h_0 = 1
+    if constexpr (requires { typename Closed::Near; }) {
+      using Near = typename Closed::Near;
+      const Kernel exact = closed_kernel(K, blur, ClosedFunction<Near>::kernel), cut = function_kernel(K, blur, hermite_table(K, Near()));
+      out.K = Kernel::from(K.tokens(), [&, series = out.K](Index t, Index s) { return series(t, s) + exact(t, s) - cut(t, s); });
+    }
+  }
+  return out;
 }
 
-inline Pulled pull_closed(const PullDoor& p, ClosedForm slope) {
-  const Kernel E = closed_kernel(*p.x[0], slope);
-  return {{{Kernel::from(E.tokens(), [&](Index t, Index s) { return p.dy.G(t, s) * E(t, s); })}}, {}};
+template <class F>
+Moment push_function(const PushDoor& p, const F& f, const Blur& blur) {
+  FunctionMoments m = function_moments(f, p.x[0]->K, blur, p.draws);
+  return {.K = std::move(m.K), .mean = std::move(m.mean)};
 }
 
-// For f near a function g of closed form, which has the same kink: the closed form, and the difference by the cut sums.
-template <class F, class G>
-Moment push_near(const PushDoor& p, const F& f, const G& g, ClosedForm closed) {
-  Moment y = push_function(p, f);
-  const Kernel& K = p.x[0]->K;
-  const Kernel C = closed_kernel(*p.x[0], closed);
-  const Kernel R = function_kernel(*p.x[0], hermite_table(K, g));
-  y.K = Kernel::from(K.tokens(), [&](Index t, Index s) { return y.K(t, s) + C(t, s) - R(t, s); });
-  return y;
+template <class F>
+Pulled pull_function(const PullDoor& p, const F& slope, const Blur& blur) {
+  const Kernel E = function_moments(slope, p.x[0]->K, blur, p.draws).K;
+  return {{UpWire(Kernel::from(E.tokens(), [&](Index t, Index s) { return p.dy.G(t, s) * E(t, s); }))}, {}};
 }
 
-template <class F, class G>
-Pulled pull_near(const PullDoor& p, const F& slope, const G& g, ClosedForm closed) {
-  const Kernel& K = p.x[0]->K;
-  const Kernel C = closed_kernel(*p.x[0], closed);
-  const Kernel E = function_kernel(*p.x[0], hermite_table(K, slope));
-  const Kernel R = function_kernel(*p.x[0], hermite_table(K, g));
-  return {{{Kernel::from(K.tokens(), [&](Index t, Index s) { return p.dy.G(t, s) * (E(t, s) + C(t, s) - R(t, s)); })}}, {}};
-}
+// Left on the way down by a function of the list: the Gaussian channels that it was applied to, for a maximum over what it yields.
+struct BeforeFunction {
+  Kernel K;
+  double (*value)(double);
+  double (*slope)(double);
+};
+// Left on the way up by that maximum: the gradient's kernel at those channels.
+struct BeforeMaximum {
+  Kernel G;
+};
+// Left on the way up by a function: the gradient before it is multiplied by the slope, and that slope, for a batch norm that knows x.
+struct BehindFunction {
+  Kernel G;
+  double (*slope)(double);
+};
 
 }  // namespace stepzero

@@ -23,6 +23,7 @@ struct Gain {
   [[nodiscard]] int inputs() const { return 1; }
   [[nodiscard]] Index channels() const { return width; }
   [[nodiscard]] Index keep() const { return 0; }
+  [[nodiscard]] std::optional<ChannelLaw> channel_law() const { return {}; }
   [[nodiscard]] std::vector<ParamShape> params() const {
     const Index n = one ? 1 : width;
     return {{1, n, 1, n}};
@@ -66,7 +67,7 @@ struct Gain {
     for (Index t = 0; t < tokens; ++t) {
       for (Index s = 0; s < tokens; ++s) squares += p.dy.G(t, s) * p.x[0]->K(t, s);  // (5)
     }
-    return {{{.G = p.dy.G.scaled(p.theta[0].second_moment())}}, {squares}};
+    return {{UpWire(p.dy.G.scaled(p.theta[0].second_moment()))}, {squares}};
   }
 
  private:

@@ -31,13 +31,14 @@ inline Tensor<float> turned(const Tensor<float>& x, const Rotary& rotary, const 
 
 // What queries are drawn from where it is not the kernel of v. Keys and values of latent attention come through a narrow wire, and
 // neither the queries nor the keys' tails know its noise.
-inline Moment stem_of(const Moment& q, const Moment& k) {
-  Moment m;
-  m.K = k.tail ? k.tail->K : q.K;
-  m.noise = k.tail ? k.tail->noise : q.shared_noise();
-  m.token_drift = k.tail ? 0 : q.token_drift;
-  if (!k.tail) m.jitter = q.jitter;
-  m.swing = k.tail ? k.tail->swing : q.swing;
+inline DownWire stem_of(const DownWire& q, const HeadNote& keys) {
+  const auto& tail = keys.tail;
+  DownWire m;
+  m.K = tail ? tail->K : q.K;
+  m.f.noise = tail ? tail->noise : q.shared_noise();
+  m.f.token_drift = tail ? 0 : q.f.token_drift;
+  if (!tail) m.f.jitter = q.f.jitter;
+  m.f.swing = tail ? tail->swing : q.f.swing;
   return m;
 }
 

@@ -10,7 +10,7 @@
 // Derived in docs/derivations/join.md
 #include <algorithm>
 
-#include "stepzero/ops/op.hpp"
+#include "stepzero/ops/heads.hpp"
 
 namespace stepzero {
 
@@ -24,6 +24,7 @@ struct Join {
   [[nodiscard]] int inputs() const { return 2; }
   [[nodiscard]] Index channels() const { return heads * (own + shared); }
   [[nodiscard]] Index keep() const { return 0; }
+  [[nodiscard]] std::optional<ChannelLaw> channel_law() const { return {}; }
   [[nodiscard]] std::vector<ParamShape> params() const { return {}; }
 
   template <class S>
@@ -61,15 +62,19 @@ struct Join {
     y.K = Kernel::from(p.batch.tokens(), [&](Index t, Index s) { return (1 - tail) * a.K(t, s) + tail * b.K(t, s); });  // (4)
     y.mean.resize(static_cast<std::size_t>(p.batch.tokens()));
     for (Index t = 0; t < p.batch.tokens(); ++t) y.mean[static_cast<std::size_t>(t)] = (1 - tail) * a.mean_at(t) + tail * b.mean_at(t);
-    y.noise = std::max(a.noise, b.noise);
-    y.tail = Tail{shared, b.K, b.shared_noise(), b.swing};
     return y;
   }
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
-    const Kernel Gb = p.dy.tail ? *p.dy.tail : p.dy.G.scaled(share());
+    const auto* known = note_of<TurnedBack>(p.dy);
+    const Kernel Gb = known != nullptr && known->tail ? *known->tail : p.dy.G.scaled(share());
     const Kernel Ga = Kernel::from(p.batch.tokens(), [&](Index t, Index s) { return p.dy.G(t, s) - Gb(t, s); });  // (5)
-    return {{{.G = Ga, .weight_gain = p.dy.weight_gain}, {.G = Gb, .weight_gain = p.dy.weight_gain}}, {}};
+    return {{UpWire(Ga), UpWire(Gb)}, {}};
+  }
+
+  [[nodiscard]] std::any note(const PushDoor& p) const {
+    const DownWire& b = *p.x[1];
+    return HeadNote{.before = push(p).K, .tail = HeadTail{shared, b.K, b.shared_noise(), b.f.swing}};
   }
 
  private:

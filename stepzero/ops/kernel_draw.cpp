@@ -43,12 +43,12 @@ std::vector<float> mean_token(View<const float> x) {
   return mean;
 }
 
-KernelDraw::KernelDraw(const Moment& x, double noise, Index length, std::uint64_t place)
+KernelDraw::KernelDraw(const DownWire& x, double noise, Index length, std::uint64_t place)
     : x_(x), channels_(noise > 0 ? 1 / noise : 0), length_(length), place_(place) {
-  jitters_ = x.mean_jitter() > 1e-3;  // below, its effect is below a per cent
+  jitters_ = x.f.mean_jitter() > 1e-3;  // below, its effect is below a per cent
   if (jitters_ && channels_ == 0) channels_ = 1e6;
   const auto drawn = [&](double jitter) { return 1 / channels_ + (jitters_ ? jitter : 0); };
-  fixed_ = channels_ > 0 ? 1 - std::sqrt(std::min(x.token_drift / (2 * drawn(x.mean_jitter())), 1.0)) : 0;
+  fixed_ = channels_ > 0 ? 1 - std::sqrt(std::min(x.f.token_drift / (2 * drawn(x.f.mean_jitter())), 1.0)) : 0;
   if (fixed_ == 0) {
     mean_root_ = kernels::root(x.K, 1);
     return;
@@ -57,7 +57,7 @@ KernelDraw::KernelDraw(const Moment& x, double noise, Index length, std::uint64_
   const Correlation cosine(x.K);
   const Kernel K = Kernel::from(x.K.tokens(), [&](Index t, Index s) {
     const double rho = cosine(t, s);
-    const double lost = fixed_ * (1 - rho * rho) / 2 * drawn(x.jitter_at(std::max(t, s)));
+    const double lost = fixed_ * (1 - rho * rho) / 2 * drawn(x.f.jitter_at(std::max(t, s)));
     return x.K(t, s) * std::min(1 + lost, 1 / std::max(std::abs(rho), 1e-9));
   });
   mean_root_ = kernels::root(K, 1);
@@ -96,7 +96,7 @@ Tensor<float> KernelDraw::sample(Index i, Trans turned, const Tensor<float>& mea
     // the root is triangular: row t tells how token t lies to the earlier ones
     const Index first = t / length_ * length_;
     const double earlier = static_cast<double>(t - first), own = 1 - static_cast<double>(t) / channels_;  // of the row's square
-    const double jitter = std::min(x_.jitter_at(t), 0.9 * own / std::max(earlier, 1.0));
+    const double jitter = std::min(x_.f.jitter_at(t), 0.9 * own / std::max(earlier, 1.0));
     const auto more = static_cast<float>(std::sqrt(1 + jitter * channels_));
     for (Index s = first; s < t; ++s) b(t, s) *= more;
     b(t, t) *= static_cast<float>(std::sqrt(1 - jitter * earlier / own));
@@ -119,9 +119,9 @@ void KernelDraw::fix_sizes(Tensor<float>& root, double fixed) const {
 
 // What the tokens of a sequence differ by is larger or smaller as a whole.
 void KernelDraw::swing(Tensor<float>& root, Index i) const {
-  if (x_.swing <= 1e-3) return;
+  if (x_.f.swing <= 1e-3) return;
   const double z = static_cast<double>(opposite_normals(place_, "swing", i, 1, 1)(0, 0));
-  const auto size = static_cast<float>(std::exp(std::sqrt(x_.swing) * z / 2 - x_.swing / 4));
+  const auto size = static_cast<float>(std::exp(std::sqrt(x_.f.swing) * z / 2 - x_.f.swing / 4));
   for (Index t0 = 0; t0 < root.rows(); t0 += length_) {
     const View<float> x = root.view().slice(t0, length_);
     const std::vector<float> mean = mean_token(x);

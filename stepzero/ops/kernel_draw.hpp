@@ -23,8 +23,8 @@ std::vector<float> mean_token(View<const float> x);
 
 class KernelDraw {
  public:
-  // `noise` is what of x.noise belongs to all readers of the wire's input.
-  KernelDraw(const Moment& x, double noise, Index length, std::uint64_t place);
+  // `noise`: the part of x.f.noise inherited from the wire's input, hence common to all its readers.
+  KernelDraw(const DownWire& x, double noise, Index length, std::uint64_t place);
 
   // F, (T, rank), with F F' the kernel of draw i.
   [[nodiscard]] Tensor<float> root(Index i) const;
@@ -37,7 +37,7 @@ class KernelDraw {
   void fix_sizes(Tensor<float>& root, double fixed) const;
   void swing(Tensor<float>& root, Index i) const;
 
-  const Moment& x_;
+  const DownWire& x_;
   Tensor<float> mean_root_;
   double channels_;  // 0: as many as it takes
   bool jitters_ = false;

@@ -8,11 +8,12 @@
 //            dW = dY' X                                                     (3)
 //            db = dY' 1                                                     (4)
 // Push       L_ts = n E[w^2] K_ts + E[b^2]                                  (5)
-// Pull       H_ts = n E[w^2] G_ts                                           (6)
+// Pull       H_ts = n E[w^2] G_ts + r_t r_s K_ts / (n K_tt K_ss),  r_t = E<dy_t, y_t> of a head             (6)
 //            E||dW||^2 = n <K, G>,  E||db||^2 = sum_ts G_ts                 (7)
 // Assumes    W independent of x and dy, entries of zero mean
 // Derived in docs/derivations/linear.md
 #include "stepzero/kernels/product/gemm.hpp"
+#include "stepzero/kernels/product/product_norm.hpp"
 #include "stepzero/ops/op.hpp"
 
 namespace stepzero {
@@ -50,30 +51,20 @@ void add_bias(View<const S> bias, View<S> y) {
 }
 
 // What a product with a fresh random matrix makes of a wire: its kernel scaled, nothing left of the token's own
-// embedding (unless the matrix is that embedding), one more layer of sampling noise.
-inline Moment push_linear(const PushDoor& p, double gain, double n, Law b, Index out) {
-  Moment y;
-  y.K = p.x[0]->K.scaled(gain).shifted(b.second_moment());  // (5)
+// embedding, unless the matrix is that embedding.
+inline Moment push_matrix(const Moment& x, double gain, double n, const Law& w, const Law& b) {
+  Moment y{.K = x.K.scaled(gain).shifted(b.second_moment())};  // (5)
   if (b.mean != 0) y.mean.assign(static_cast<std::size_t>(y.K.tokens()), b.mean);
-  y.noise = p.x[0]->noise + 1 / static_cast<double>(out);
-  y.take_jitter(*p.x[0]);
-  y.thins = p.x[0]->thins;
-  y.swing = p.x[0]->swing;
-  y.drift = p.x[0]->level();
-  y.lone = p.x[0]->lone;
-  y.token_drift = p.x[0]->token_drift + p.x[0]->own_sampling();
-  if (p.theta[0].token_table && !p.x[0]->own.empty()) {
-    y.own = p.x[0]->own;
-    for (double& a : y.own) a *= n * p.theta[0].second_moment();
+  if (w.token_table && !x.own.empty()) {
+    y.own = x.own;
+    for (double& a : y.own) a *= n * w.second_moment();
   }
   return y;
 }
 
 // <dx_t, x_t> = <dy_t, y_t>: the part of dy that the matrix itself caused comes back along x.
-inline void add_radial(const Kernel& K, double n, const std::vector<double>& radial, Adjoint& dx) {
-  const Kernel G = dx.G;
-  dx.radial = radial;
-  dx.G = Kernel::from(K.tokens(), [&](Index t, Index s) {
+inline Kernel with_radial(const Kernel& G, const Kernel& K, double n, const std::vector<double>& radial) {
+  return Kernel::from(K.tokens(), [&](Index t, Index s) {
     const double size = n * K(t, t) * K(s, s);
     return G(t, s) + (size > 0 ? radial[static_cast<std::size_t>(t)] * radial[static_cast<std::size_t>(s)] * K(t, s) / size : 0);
   });
@@ -95,6 +86,8 @@ void add_bias(std::span<const View<const S>> bias, View<S> y) {
 struct Linear {
   static constexpr const char* kind = "linear";
   static constexpr Grade grade = Grade::exact;
+  static constexpr Remake remake = Remake::always;  // it shares its input's
+  static constexpr bool is_matrix = true;
   Index in = 0;
   Index out = 0;
   bool bias = false;
@@ -104,6 +97,7 @@ struct Linear {
   [[nodiscard]] int inputs() const { return 1; }
   [[nodiscard]] Index channels() const { return out; }
   [[nodiscard]] Index keep() const { return 0; }
+  [[nodiscard]] std::optional<ChannelLaw> channel_law() const { return ChannelLaw{.gaussian = true}; }
   [[nodiscard]] std::vector<ParamShape> params() const {
     const bool rows_out = storage == Storage::out_in;
     const Index own = out / pieces;
@@ -111,6 +105,11 @@ struct Linear {
     if (bias) list.resize(static_cast<std::size_t>(2 * pieces), {1, own, in, out});
     return list;
   }
+
+  // Its matrices need not be made where they have at least as many inputs as there are tokens.
+  [[nodiscard]] Index lazy_matrices(Index tokens) const { return in >= tokens ? pieces : 0; }
+  // Those whose gradient's norm is cheaper than the gradient.
+  [[nodiscard]] Index matrices_by_norm(Index rows) const { return norm_is_cheaper(rows, in, out) ? pieces : 0; }
 
   template <class S>
   void forward(const Down<S>& p) const {
@@ -135,21 +134,16 @@ struct Linear {
   }
 
   [[nodiscard]] Moment push(const PushDoor& p) const {
-    return push_linear(p, gain(p.theta[0]), static_cast<double>(in), bias ? p.theta[pieces] : Law{}, out);
+    return push_matrix(*p.x[0], gain(p.theta[0]), static_cast<double>(in), p.theta[0], bias ? p.theta[pieces] : Law{});  // (5)
   }
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
     const double n = static_cast<double>(in);
     const double share = 1 / static_cast<double>(pieces);
-    // the part of dx along x is known: <dx, x> = <dy, y>
-    Pulled up{{{.G = p.dy.G.scaled(gain(p.theta[0]) * (1 + (p.dy.along - 1) / n)), .along = p.dy.along, .twin = p.dy.twin}}, {}};  // (6)
-    up.dx[0].level = 2 * p.dy.G.sameness() / n;
-    up.dx[0].noise = 1 / n;
-    up.dx[0].damp = p.dy.damp;
-    if (!p.dy.radial.empty()) add_radial(p.x[0]->K, n, p.dy.radial, up.dx[0]);
-    up.dx[0].shared = p.dy.shared;  // <dx_t, x_s> = <dy_t, y_s>, and (6) has what it adds to G
-    const double less = p.dy.damp * (p.x[0]->token_drift + p.x[0]->own_sampling());  // the gradient is small where x is large
-    up.dtheta.assign(static_cast<std::size_t>(pieces), n * frobenius(p.x[0]->K, p.dy.G) * p.dy.weight_gain * share * (1 - less));  // (7)
+    Adjoint dx{p.dy.G.scaled(gain(p.theta[0])), p.dy.tied};                                   // (6)
+    if (dx.tied) dx.G = with_radial(dx.G, p.x[0]->K, n, dx.tied->radial);                     // (6)
+    Pulled up{{std::move(dx)}, {}};
+    up.dtheta.assign(static_cast<std::size_t>(pieces), n * frobenius(p.x[0]->K, p.dy.G) * share);  // (7)
     if (bias) up.dtheta.resize(static_cast<std::size_t>(2 * pieces), p.dy.G.sum() * share);
     return up;
   }

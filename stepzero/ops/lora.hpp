@@ -19,6 +19,7 @@ namespace stepzero {
 struct LoraLinear {
   static constexpr const char* kind = "lora_linear";
   static constexpr Grade grade = Grade::exact;
+  static constexpr Remake remake = Remake::always;
   Index in = 0;
   Index out = 0;
   Index rank = 1;
@@ -28,6 +29,7 @@ struct LoraLinear {
   [[nodiscard]] int inputs() const { return 1; }
   [[nodiscard]] Index channels() const { return out; }
   [[nodiscard]] Index keep() const { return rank; }
+  [[nodiscard]] std::optional<ChannelLaw> channel_law() const { return ChannelLaw{.gaussian = true}; }
   [[nodiscard]] std::vector<ParamShape> params() const {
     std::vector<ParamShape> list = {{out, in, in, out}, {rank, in, in, rank}, {out, rank, rank, out}};
     if (bias) list.push_back({1, out, in, out});
@@ -59,13 +61,13 @@ struct LoraLinear {
   }
 
   [[nodiscard]] Moment push(const PushDoor& p) const {
-    return push_linear(p, gain(p.theta), static_cast<double>(in), bias ? p.theta[3] : Law{}, out);  // (7)
+    return push_matrix(*p.x[0], gain(p.theta), static_cast<double>(in), p.theta[0], bias ? p.theta[3] : Law{});  // (7)
   }
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
-    const double inner = static_cast<double>(in) * frobenius(p.x[0]->K, p.dy.G) * p.dy.weight_gain;
+    const double inner = static_cast<double>(in) * frobenius(p.x[0]->K, p.dy.G);
     const double low = scale() * scale() * static_cast<double>(rank);
-    Pulled up{{{p.dy.G.scaled(gain(p.theta))}},                                                              // (8)
+    Pulled up{{UpWire(p.dy.G.scaled(gain(p.theta)))},                                                              // (8)
               {inner, low * p.theta[2].second_moment() * inner, low * p.theta[1].second_moment() * inner}};  // (9)
     if (bias) up.dtheta.push_back(p.dy.G.sum());
     return up;

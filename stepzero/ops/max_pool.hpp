@@ -26,6 +26,7 @@ struct MaxPool {
   [[nodiscard]] Index places() const { return window.places(); }
   [[nodiscard]] Index pixels() const { return window.pixels(); }
   [[nodiscard]] Index keep() const { return width; }  // a* of each channel
+  [[nodiscard]] std::optional<ChannelLaw> channel_law() const { return {}; }
   [[nodiscard]] std::vector<ParamShape> params() const { return {}; }
 
   template <class S>
@@ -69,7 +70,7 @@ struct MaxPool {
     });
   }
 
-  [[nodiscard]] Moment push(const PushDoor& p) const;
+  [[nodiscard]] DownWire push(const PushDoor& p) const;
   [[nodiscard]] Pulled pull(const PullDoor& p) const;
 };
 static_assert(Op<MaxPool>);

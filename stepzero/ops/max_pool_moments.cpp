@@ -3,6 +3,7 @@
 #include "stepzero/ops/drawn_channels.hpp"
 #include "stepzero/ops/kernel_draw.hpp"
 #include "stepzero/ops/max_pool.hpp"
+#include "stepzero/ops/function_kernel.hpp"
 
 namespace stepzero {
 
@@ -20,8 +21,8 @@ struct Counts {
 
 class Sampler {
  public:
-  Sampler(const Window& window, const Moment& x, Index images, std::uint64_t place)
-      : before_(x.before_function), channels_(before_ ? before_->K : x.K, place), pixels_(x.K.tokens()) {
+  Sampler(const Window& window, const DownWire& x, Index images, std::uint64_t place)
+      : before_(note_of<BeforeFunction>(x)), channels_(before_ ? before_->K : x.K, place), pixels_(x.K.tokens()) {
     slots_ = pixels_of_places(window, images);
     const Index places = slots_.cols();
     sums_ = Matrix(places, places);
@@ -105,7 +106,7 @@ class Sampler {
     return squares / static_cast<double>(y.size());
   }
 
-  std::optional<BeforeFunction> before_;
+  const BeforeFunction* before_;  // null: none
   Channels channels_;
   Index pixels_;
   Meetings slots_;
@@ -134,26 +135,27 @@ Kernel to_pixels(const Kernel& together, const Kernel& G, const Meetings& m) {
 
 }  // namespace
 
-Moment MaxPool::push(const PushDoor& p) const {
-  const Moment& x = *p.x[0];
+DownWire MaxPool::push(const PushDoor& p) const {
+  const DownWire& x = *p.x[0];
   const auto counts = std::make_shared<const Counts>(Sampler(window, x, p.batch.sequences, p.draws.place).run(p.draws.effort));
-  Moment y;
+  DownWire y;
   y.K = counts->K;  // (4)
   y.mean = counts->mean;
-  y.noise = x.noise;
-  y.drift = x.drift;
-  y.sampling = counts->sampling;
-  y.keep = counts;
+  y.f.noise = x.f.noise;
+  y.f.drift = x.f.drift;
+  y.f.sampling = counts->sampling;
+  y.note = counts;
   return y;
 }
 
 Pulled MaxPool::pull(const PullDoor& p) const {
-  std::shared_ptr<const Counts> counts = std::static_pointer_cast<const Counts>(p.y.keep);
+  const auto* kept = note_of<std::shared_ptr<const Counts>>(p.y);
+  std::shared_ptr<const Counts> counts = kept != nullptr ? *kept : nullptr;
   if (counts == nullptr)
     counts = std::make_shared<const Counts>(Sampler(window, *p.x[0], p.batch.sequences, p.draws.place).run(p.draws.effort));
   const Meetings m = places_of_pixels(window, p.batch.sequences);
-  Pulled up{{{.G = to_pixels(counts->wins, p.dy.G, m)}}, {}};                                    // (5)
-  if (!counts->slopes.empty()) up.dx[0].before_function = to_pixels(counts->slopes, p.dy.G, m);  // (6)
+  Pulled up{{UpWire(to_pixels(counts->wins, p.dy.G, m))}, {}};                                    // (5)
+  if (!counts->slopes.empty()) up.dx[0].note = BeforeMaximum{to_pixels(counts->slopes, p.dy.G, m)};  // (6)
   return up;
 }
 

@@ -8,16 +8,17 @@
 // Backward   e = (u + g) dy                                                 (4)
 //            dx = r (e - <e> [LayerNorm] - h <e h>)                         (5)
 //            dg = sum_t dy h,  db = sum_t dy                                (6)
-// Push       q_t = c (K_tt - [LayerNorm] mean_t^2),  c = 1 - flat/d (LayerNorm) or 1;  k_ts likewise       (7)
-//            L_ts = E[(u+g)^2] k_ts / sqrt((q_t + eps)(q_s + eps)) (1 - (1 - rho^2) shrink/2) lift + E[b^2],  rho as in (9)   (8)
-// Pull       H_ts = E[(u+g)^2] G_ts / sqrt((q_t + eps)(q_s + eps)) (1 - along (c_t + c_s - c_t c_s rho^2)/d
-//            - [LayerNorm] flat/d),  c_t = q_t / (q_t + eps),  rho = k_ts / sqrt(q_t q_s)           (9)
-//            E||dg||^2 = sum_ts G_ts k_ts / sqrt((q_t + eps)(q_s + eps)),  E||db||^2 = sum_ts G_ts          (10)
-// Assumes    dy isotropic, but for its parts along the token and along ones, and independent of x; channels alike
+// Push       k_ts = K_ts - [LayerNorm] mean_t mean_s                        (7)
+//            L_ts = E[(u+g)^2] k_ts / sqrt((k_tt + eps)(k_ss + eps)) + E[b^2]                            (8)
+// Pull       H_ts = E[(u+g)^2] G~_ts / sqrt((k_tt + eps)(k_ss + eps)),  G~ of what lies across the tokens       (9)
+//            E||dg||^2 = sum_ts G_ts k_ts / sqrt((k_tt + eps)(k_ss + eps)) + |<dy, y>|^2 / d,  E||db||^2 = sum_ts G_ts          (10)
+// Assumes    dy isotropic, but for what a head tied to the embeddings makes it know of x (G~, <dy, y>), and independent of x;
+//            channels alike. What one draw of finite width has along a token and along ones: finite/norm.hpp
 // Derived in docs/derivations/norm.md
 #include <cmath>
 
 #include "stepzero/kernels/rows.hpp"
+#include "stepzero/ops/heads.hpp"
 #include "stepzero/ops/linear.hpp"
 
 namespace stepzero {
@@ -37,6 +38,7 @@ struct Norm {
   [[nodiscard]] int inputs() const { return 1; }
   [[nodiscard]] Index channels() const { return groups * width; }
   [[nodiscard]] Index keep() const { return 2 * groups; }  // m and r
+  [[nodiscard]] std::optional<ChannelLaw> channel_law() const { return ChannelLaw{.wants_law = groups > 1}; }
   [[nodiscard]] std::vector<ParamShape> params() const {
     return std::vector<ParamShape>(static_cast<std::size_t>(((gain ? 1 : 0) + (bias ? 1 : 0)) * sets()), {1, width, 1, width});
   }
@@ -64,96 +66,32 @@ struct Norm {
   }
 
   [[nodiscard]] Moment push(const PushDoor& p) const {
-    const Moment& x = *p.x[0];
-    const Index tokens = p.batch.tokens();
-    const Kernel C = centred_kernel(x);
-    const std::vector<double> r = inverse_size(C, eps), size = inverse_size(C, 0);
-    const double g = gain_square(p.theta);
-    const Law b = bias ? p.theta[first_bias()] : Law{};
-    const double shift = b.second_moment();
-    Moment y;
-    const double shrink = x.shrink(width), lift = x.lift();
-    y.K = Kernel::from_rows(tokens, [&](Index t, double* __restrict row) {
-      const Kernel::Row k = C.row(t);
-      const double r_t = g * r[t], own_size = size[t];
-      const double *r_s = r.data(), *size_s = size.data();
-      const auto entry = [=](Index s, const auto& lifted) {
-        const double rho = k[s] * own_size * size_s[s];
-        return k[s] * r_t * r_s[s] * (1 - std::max(1 - rho * rho, 0.0) / 2 * shrink) * lifted(rho) + shift;  // (8)
-      };
-      if (lift == 1) {
-        for (Index s = 0; s < t; ++s) row[s] = entry(s, [](double) { return 1.0; });
-      } else {
-        for (Index s = 0; s < t; ++s) row[s] = entry(s, [=](double rho) { return std::min(lift, 1 / std::max(std::abs(rho), 1e-9)); });
-      }
-      row[t] = k[t] * r_t * r_s[t] + shift;
-    });
-    y.mean.resize(static_cast<std::size_t>(tokens), 0.0);
-    y.own.resize(static_cast<std::size_t>(tokens), 0.0);
+    const Kernel k = centred_kernel(*p.x[0]);  // (7)
+    const std::vector<double> r = inverse_sizes(k, eps);
+    const double g = gain_square(p.theta), shift = bias_law(p.theta).second_moment();
+    Moment y{.K = Kernel::from_rows(k.tokens(), [&, r = r.data()](Index t, double* __restrict row) {
+               const Kernel::Row k_t = k.row(t);
+               const double r_t = g * r[t];
+               for (Index s = 0; s <= t; ++s) row[s] = k_t[s] * r_t * r[s] + shift;  // (8)
+             })};
     const double g1 = offset() + (gain ? p.theta[0].mean : 1);
-    for (Index t = 0; t < tokens; ++t) {
-      y.mean[t] = (centred ? 0 : g1 * x.mean_at(t) * r[t]) + b.mean;
-      y.own[t] = g1 * x.own_at(t) * r[t];
-    }
-    y.noise = x.noise;
-    y.jitter = x.jitter;  // a branch begins: it is no longer fresh
-    // what all tokens share is divided out, and varies on its own
-    const double same = x.K.sameness();
-    y.swing = x.swing + same * (x.drift + x.sampling * same / static_cast<double>(width));
-    y.along = 0;
-    y.sampling = 0;
-    y.flat = centred ? 0 : x.flat;
-    if (groups > 1) {
-      y.before_heads = x.before_heads.value_or(x.K);
-      y.unit_heads = true;
+    for (Index t = 0; t < k.tokens(); ++t) {
+      y.mean.push_back((centred ? 0 : g1 * p.x[0]->mean_at(t) * r[t]) + bias_law(p.theta).mean);
+      y.own.push_back(g1 * p.x[0]->own_at(t) * r[t]);
     }
     return y;
   }
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
-    const Moment& x = *p.x[0];
-    const Index tokens = p.batch.tokens();
-    const Kernel C = centred_kernel(x);
-    const std::vector<double> r = inverse_size(C, eps);
+    const Kernel k = centred_kernel(*p.x[0]), G = across(p);
+    const std::vector<double> r = inverse_sizes(k, eps);
     const double g = gain_square(p.theta);
-    const double d = static_cast<double>(width);
-    Pulled up;
-    std::vector<double> own(static_cast<std::size_t>(tokens));  // c_t of (9)
-    for (Index t = 0; t < tokens; ++t) own[t] = C(t, t) * r[t] * r[t];
-    const Kernel dy = across(p);
-    const Kernel G = Kernel::from_rows(tokens, [&](Index t, double* __restrict row) {
-      const Kernel::Row c = C.row(t), up_t = dy.row(t);
-      const double *r_s = r.data(), *own_s = own.data();
-      const double along = p.dy.along, flat = centred ? p.dy.flat : 0, r_t = r[t], own_t = own[t], sampling = x.sampling / d;
-      const auto entry = [=](Index s, double varies) {
-        const double k = c[s] * r_t * r_s[s];  // c_t c_s rho^2 = k^2
-        const double lost = along * (own_t + own_s[s] - k * k) + flat;
-        // 1/|x| of one draw is larger than 1/|x| of the mean: E (u_t u_s)^(-1/2) for u = |x|^2 / E|x|^2
-        const double jensen = 1 + varies + sampling * (3 + k * k) / 4;
-        return g * up_t[s] * r_t * r_s[s] * (1 - std::min(lost, d) / d) * jensen;  // (9)
-      };
-      for (Index s = 0; s < t; ++s) row[s] = entry(s, (3 * x.token_drift + x.drift) / 4);
-      row[t] = entry(t, x.token_drift);
-    });
-    up.dx.push_back({.G = G,
-                     .along = 0,
-                     .flat = centred ? 0 : p.dy.flat,
-                     .damp = 1,
-                     .stretch = x.thins,
-                     .level = x.level(),
-                     .weight_gain = p.dy.weight_gain});
-    double dg = 0;
-    for (Index t = 0; t < tokens; ++t) {
-      dg += r[t] *
-            in_eight(0, tokens, [c = C.row(t), g_t = p.dy.G.row(t), r_s = r.data()](Index s) { return g_t[s] * c[s] * r_s[s]; });  // (10)
-    }
-    double radial = 0, swapped = 0;
-    for (const double r_t : p.dy.radial) radial += r_t;
-    for (Index t = 0; p.dy.shared && t < tokens; ++t) {
-      radial += (*p.dy.shared)(t, t);
-      for (Index s = 0; s < tokens; ++s) swapped += (*p.dy.shared)(t, s) * (*p.dy.shared)(s, t);
-    }
-    dg += (radial * radial + swapped) / (d * static_cast<double>(groups));  // a gradient along the token pulls every gain the same way
+    Pulled up{{UpWire(Kernel::from_rows(k.tokens(), [&, r = r.data()](Index t, double* __restrict row) {
+                const Kernel::Row G_t = G.row(t);
+                for (Index s = 0; s <= t; ++s) row[s] = g * G_t[s] * r[t] * r[s];  // (9)
+              }))},
+              {}};
+    const double dg = gain_gradient(p, k, r);
     // one gain for all groups sums their independent gradients: the same total
     const double share = 1 / static_cast<double>(sets());
     if (gain) up.dtheta.assign(static_cast<std::size_t>(sets()), dg * share);
@@ -161,34 +99,58 @@ struct Norm {
     return up;
   }
 
- private:
-  // the kernel once the mean over channels is gone
-  [[nodiscard]] Kernel centred_kernel(const Moment& x) const {
-    if (!centred) return x.K;
-    const double rest = 1 - x.flat / static_cast<double>(width);
-    if (x.mean.empty()) return x.K.scaled(rest);
-    return Kernel::from(x.K.tokens(), [&](Index t, Index s) { return (x.K(t, s) - x.mean[t] * x.mean[s]) * rest; });  // (7)
+  // A head that was put on a sphere: for an attention that samples heads.
+  [[nodiscard]] std::any note(const PushDoor& p) const {
+    if (groups == 1) return {};
+    HeadNote heads = head_note(*p.x[0]);
+    heads.unit = true;
+    return heads;
   }
-  // G of what is left of the gradients across their own tokens, d_t - a_t y_t: the norm absorbs the rest
+
+  // the kernel once the mean over channels is gone
+  [[nodiscard]] static Kernel centred_kernel(const Moment& x) {
+    if (!centred || x.mean.empty()) return x.K;
+    return Kernel::from(x.K.tokens(), [&](Index t, Index s) { return x.K(t, s) - x.mean[t] * x.mean[s]; });  // (7)
+  }
+  [[nodiscard]] static std::vector<double> inverse_sizes(const Kernel& k, double more) {
+    std::vector<double> r(static_cast<std::size_t>(k.tokens()));
+    for (Index t = 0; t < k.tokens(); ++t) r[t] = k(t, t) + more > 0 ? 1 / std::sqrt(k(t, t) + more) : 0;
+    return r;
+  }
+  [[nodiscard]] Law bias_law(std::span<const Law> theta) const { return bias ? theta[first_bias()] : Law{}; }
+
+ private:
+  // G~: of what is left of the gradients across their own tokens, d_t - a_t y_t: the norm absorbs the rest
   [[nodiscard]] Kernel across(const PullDoor& p) const {
-    if (p.dy.radial.empty()) return p.dy.G;
+    if (!p.dy.tied) return p.dy.G;
+    const TiedHead& head = *p.dy.tied;
     const Kernel& K = p.y.K;
     const double n = static_cast<double>(channels());
-    const auto shared = [&](Index t, Index s) { return p.dy.shared ? (*p.dy.shared)(t, s) : 0; };
     std::vector<double> a, caused;  // a_t, and what of it the products with the head caused
     for (Index t = 0; t < K.tokens(); ++t) {
       const double size = K(t, t) > 0 ? 1 / (n * K(t, t)) : 0;
-      caused.push_back(p.dy.radial[t] * size);
-      a.push_back(caused.back() + shared(t, t) * size);
+      caused.push_back(head.radial[t] * size);
+      a.push_back(caused.back() + head.shared_at(t, t) * size);
     }
     return Kernel::from(K.tokens(), [&](Index t, Index s) {
-      return p.dy.G(t, s) - a[s] * shared(t, s) - a[t] * shared(s, t) + n * K(t, s) * (a[t] * a[s] - a[s] * caused[t] - a[t] * caused[s]);
+      return p.dy.G(t, s) - a[s] * head.shared_at(t, s) - a[t] * head.shared_at(s, t) +
+             n * K(t, s) * (a[t] * a[s] - a[s] * caused[t] - a[t] * caused[s]);
     });
   }
-  [[nodiscard]] static std::vector<double> inverse_size(const Kernel& C, double more) {
-    std::vector<double> r(static_cast<std::size_t>(C.tokens()));
-    for (Index t = 0; t < C.tokens(); ++t) r[t] = C(t, t) + more > 0 ? 1 / std::sqrt(C(t, t) + more) : 0;
-    return r;
+  // E||dg||^2. A gradient along the token pulls every gain the same way.
+  [[nodiscard]] double gain_gradient(const PullDoor& p, const Kernel& k, const std::vector<double>& r) const {
+    const Index tokens = k.tokens();
+    double dg = 0, radial = 0, swapped = 0;
+    for (Index t = 0; t < tokens; ++t) {
+      dg += r[t] *
+            in_eight(0, tokens, [c = k.row(t), g_t = p.dy.G.row(t), r_s = r.data()](Index s) { return g_t[s] * c[s] * r_s[s]; });  // (10)
+    }
+    if (!p.dy.tied) return dg;
+    for (Index t = 0; t < tokens; ++t) {
+      radial += p.dy.tied->radial[t] + p.dy.tied->shared_at(t, t);
+      for (Index s = 0; s < tokens; ++s) swapped += p.dy.tied->shared_at(t, s) * p.dy.tied->shared_at(s, t);
+    }
+    return dg + (radial * radial + swapped) / static_cast<double>(channels());
   }
   [[nodiscard]] double gain_square(std::span<const Law> theta) const {
     if (!gain) return 1;

@@ -12,10 +12,20 @@
 //
 //     <dy, J v> = <backward(dy), v>       for random dy, and random v over the inputs and the parameters
 //
+// What others ask of an op, it answers itself: channel_law, and where the default does not fit
+//     remake       Remake: what memory keeps of the kernel on the way down (if_long)
+//     draw_cost    operations of one draw of its kernel, beyond those of a wire
+//     samples      the moment doors draw heads, and want effort
+//     note         what it tells the ops beside it on the way down (DownWire::note)
+//     summary      numbers for the report from what forward keeps
+//     row_wise     a row of the output is made of that row of the input, and is cheap
+//     lazy_matrices, matrices_by_norm, looks_up    how a pass may do without its weights or their gradients
+//
 // To add an op: write its file, end it with static_assert(Op<...>), add one line to all.hpp, a page in
 // docs/derivations/ and an example in tests/laws/examples.hpp. A missing door is a compile error on that line.
 #include <algorithm>
 #include <concepts>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -63,6 +73,17 @@ struct Up {
   Index first = 0;
 };
 
+// The law of one channel of an op's output, as draws of kernels (theory/predict_drawn.hpp) need it.
+struct ChannelLaw {
+  bool gaussian = false;    // Gaussian given the input: the kernel is the law of the channels
+  bool as_input = false;    // ... if the input's is
+  bool wants_law = false;   // the rule wants the law of its input's channels, not their Gram matrix
+  bool of_its_own = false;  // neither: a Gram matrix is made of it at once
+};
+
+// Whether the kernel of the output is made again on the way up, where memory cannot hold all.
+enum class Remake : std::uint8_t { never, if_long, always };
+
 // A parameter as the op sees it: a matrix (rows, cols) with the fans that its use gives it.
 struct ParamShape {
   Index rows = 0;
@@ -84,9 +105,10 @@ concept Op = requires(const T& op, const Down<float>& df, const Down<double>& dd
   { op.forward(de) } -> std::same_as<void>;
   { op.backward(uf) } -> std::same_as<void>;
   { op.backward(ud) } -> std::same_as<void>;
-  { op.push(push) } -> std::same_as<Moment>;
+  { op.push(push) } -> std::convertible_to<DownWire>;
   { op.pull(pull) } -> std::same_as<Pulled>;
   { T::grade } -> std::convertible_to<Grade>;  // of push and pull
+  { op.channel_law() } -> std::same_as<std::optional<ChannelLaw>>;  // absent: kernels of single draws cannot pass
 };
 
 // Rows of an op's output: those of its first input, unless it moves over images and leaves some places of each.

@@ -30,6 +30,7 @@ struct PatchEmbedding {
   [[nodiscard]] Index channels() const { return width; }
   [[nodiscard]] Index keep() const { return 0; }
   [[nodiscard]] Index size() const { return colours * patch * patch; }
+  [[nodiscard]] std::optional<ChannelLaw> channel_law() const { return {}; }
   [[nodiscard]] std::vector<ParamShape> params() const {
     return {{width * colours * patch, patch, size(), width}, {1, width, size(), width}, {1, width, 1, width}};
   }
@@ -62,7 +63,6 @@ struct PatchEmbedding {
       if (first != (p.batch.position(s) == 0)) return 0.0;
       return first ? c : w * X(t, s) + b;  // (5)
     });
-    y.noise = 1 / static_cast<double>(width);
     return y;
   }
 

@@ -22,6 +22,7 @@ struct Pixels {
   [[nodiscard]] Index channels() const { return colours; }
   [[nodiscard]] Index places() const { return side * side; }
   [[nodiscard]] Index keep() const { return 0; }
+  [[nodiscard]] std::optional<ChannelLaw> channel_law() const { return {}; }
   [[nodiscard]] std::vector<ParamShape> params() const { return {}; }
 
   template <class S>
@@ -32,19 +33,19 @@ struct Pixels {
   template <class S>
   void backward(const Up<S>&) const {}
 
-  [[nodiscard]] Moment push(const PushDoor& p) const {
+  [[nodiscard]] DownWire push(const PushDoor& p) const {
     Tensor<double> x(p.batch.sequences * places(), colours);
     read(p.batch, x.view());
     Matrix K(x.rows(), x.rows());
     gemm(Trans::no, Trans::yes, 1 / static_cast<double>(colours), View<const double>(x), View<const double>(x), 0.0, K.view());  // (2)
-    Moment y;
+    DownWire y;
     y.K = Kernel(std::move(K));
     for (Index t = 0; t < x.rows(); ++t) {
       double sum = 0;
       for (Index c = 0; c < colours; ++c) sum += x(t, c);
       y.mean.push_back(sum / static_cast<double>(colours));
     }
-    y.sampling = 0;  // no draw has other pixels
+    y.f.noise = y.f.sampling = 0;  // no draw has other pixels
     return y;
   }
 

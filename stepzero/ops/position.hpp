@@ -46,6 +46,7 @@ struct LearnedPosition {
   [[nodiscard]] int inputs() const { return 1; }
   [[nodiscard]] Index channels() const { return width; }
   [[nodiscard]] Index keep() const { return 0; }
+  [[nodiscard]] std::optional<ChannelLaw> channel_law() const { return ChannelLaw{.as_input = true, .wants_law = true}; }
   [[nodiscard]] std::vector<ParamShape> params() const { return {{positions + offset, width, positions, width}}; }
 
   template <class S>
@@ -82,7 +83,7 @@ struct LearnedPosition {
       const Index r = row[static_cast<std::size_t>(t)];
       return r == row[static_cast<std::size_t>(s)] && (padding < 0 || r != padding);
     };
-    return {{p.dy}, {sum_where(p.dy.G, meet)}};  // (6)
+    return {{Adjoint(p.dy)}, {sum_where(p.dy.G, meet)}};  // (6)
   }
 
  private:
@@ -108,6 +109,7 @@ struct SinusoidalPosition {
   [[nodiscard]] int inputs() const { return 1; }
   [[nodiscard]] Index channels() const { return width; }
   [[nodiscard]] Index keep() const { return 0; }
+  [[nodiscard]] std::optional<ChannelLaw> channel_law() const { return ChannelLaw{.as_input = true, .wants_law = true}; }
   [[nodiscard]] std::vector<ParamShape> params() const { return {}; }
 
   [[nodiscard]] double encoding(Index position, Index channel) const {
@@ -148,7 +150,7 @@ struct SinusoidalPosition {
     return y;
   }
 
-  [[nodiscard]] Pulled pull(const PullDoor& p) const { return {{p.dy}, {}}; }
+  [[nodiscard]] Pulled pull(const PullDoor& p) const { return {{Adjoint(p.dy)}, {}}; }
 };
 static_assert(Op<SinusoidalPosition>);
 

@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 
+#include "stepzero/ops/heads.hpp"
 #include "stepzero/ops/op.hpp"
 
 namespace stepzero {
@@ -20,6 +21,8 @@ namespace stepzero {
 struct Rotary {
   static constexpr const char* kind = "rotary";
   static constexpr Grade grade = Grade::large_width;
+  static constexpr Remake remake = Remake::always;
+  static constexpr bool turns_heads = true;
   Index heads = 1;
   Index head_dim = 2;
   Index turned = 2;  // even, at most head_dim
@@ -32,6 +35,7 @@ struct Rotary {
   [[nodiscard]] int inputs() const { return 1; }
   [[nodiscard]] Index channels() const { return heads * head_dim; }
   [[nodiscard]] Index keep() const { return 0; }
+  [[nodiscard]] std::optional<ChannelLaw> channel_law() const { return ChannelLaw{.wants_law = true}; }
   [[nodiscard]] std::vector<ParamShape> params() const { return {}; }
 
   [[nodiscard]] double frequency(Index i) const {
@@ -51,15 +55,23 @@ struct Rotary {
 
   [[nodiscard]] Moment push(const PushDoor& p) const {
     Moment y = *p.x[0];
-    if (!y.before_heads) y.before_heads = y.K;
-    y.K = turned_kernel(p.batch, y.K, y.tail ? y.tail->K : y.K);  // (3)
-    y.rotary = this;
+    const auto* before = note_of<HeadNote>(*p.x[0]);
+    y.K = turned_kernel(p.batch, y.K, before != nullptr && before->tail ? before->tail->K : y.K);  // (3)
     return y;
   }
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
-    const Kernel G = p.dy.before_rotary ? *p.dy.before_rotary : turned_kernel(p.batch, p.dy.G, p.dy.G);  // (4)
-    return {{{.G = G, .tail = p.dy.tail, .weight_gain = p.dy.weight_gain}}, {}};
+    const auto* known = note_of<TurnedBack>(p.dy);
+    UpWire dx(known != nullptr ? known->G : turned_kernel(p.batch, p.dy.G, p.dy.G));  // (4)
+    dx.note = p.dy.note;
+    return {{std::move(dx)}, {}};
+  }
+
+  // That the heads have turned, for an attention that samples them.
+  [[nodiscard]] std::any note(const PushDoor& p) const {
+    HeadNote turned_heads = head_note(*p.x[0]);
+    turned_heads.rotary = this;
+    return turned_heads;
   }
 
   // y = x turned by direction * position

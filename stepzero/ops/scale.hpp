@@ -24,12 +24,14 @@ namespace stepzero {
 struct Scale {
   static constexpr const char* kind = "scale";
   static constexpr Grade grade = Grade::exact;
+  static constexpr bool row_wise = true;
   Index width = 0;
   double factor = 1;
 
   [[nodiscard]] int inputs() const { return 1; }
   [[nodiscard]] Index channels() const { return width; }
   [[nodiscard]] Index keep() const { return 0; }
+  [[nodiscard]] std::optional<ChannelLaw> channel_law() const { return ChannelLaw{.as_input = true, .wants_law = true}; }
   [[nodiscard]] std::vector<ParamShape> params() const { return {}; }
 
   template <class S>
@@ -50,15 +52,7 @@ struct Scale {
     return y;
   }
 
-  [[nodiscard]] Pulled pull(const PullDoor& p) const {
-    return {{{.G = p.dy.G.scaled(factor * factor),
-              .radial = p.dy.radial,
-              .shared = p.dy.shared,
-              .along = p.dy.along,
-              .flat = p.dy.flat,
-              .damp = p.dy.damp}},
-            {}};
-  }  // (8)
+  [[nodiscard]] Pulled pull(const PullDoor& p) const { return {{Adjoint{p.dy.G.scaled(factor * factor), p.dy.tied}}, {}}; }  // (8)
 };
 static_assert(Op<Scale>);
 
@@ -73,12 +67,14 @@ void softcap_row(S* x, Index n, double cap) {
 struct Softcap {
   static constexpr const char* kind = "softcap";
   static constexpr Grade grade = Grade::large_width;
+  static constexpr bool row_wise = true;
   Index width = 0;
   double cap = 30;
 
   [[nodiscard]] int inputs() const { return 1; }
   [[nodiscard]] Index channels() const { return width; }
   [[nodiscard]] Index keep() const { return 0; }
+  [[nodiscard]] std::optional<ChannelLaw> channel_law() const { return ChannelLaw{.wants_law = true}; }
   [[nodiscard]] std::vector<ParamShape> params() const { return {}; }
 
   template <class S>
@@ -104,16 +100,27 @@ struct Softcap {
     });
   }
 
-  [[nodiscard]] Moment push(const PushDoor& p) const {
-    Moment y = push_function(p, [this](double x) { return cap * std::tanh(x / cap); });  // (7)
+  struct Value {
+    double number;  // c
+    double operator()(double x) const { return number * std::tanh(x / number); }
+  };
+  struct Slope {
+    double number;
+    double operator()(double x) const { return Tanh::slope(x / number); }
+  };
+  [[nodiscard]] Value value() const { return {cap}; }
+  [[nodiscard]] Slope slope() const { return {cap}; }
+
+  [[nodiscard]] Moment push(const PushDoor& p) const { return push_blurred(p, {}); }
+  [[nodiscard]] Pulled pull(const PullDoor& p) const { return pull_blurred(p, {}); }
+
+  [[nodiscard]] Moment push_blurred(const PushDoor& p, const Blur& blur) const {
+    Moment y = push_function(p, value(), blur);  // (7)
     y.own = p.x[0]->own;
-    for (double& a : y.own) a = cap * std::tanh(a / cap);
+    for (double& a : y.own) a = value()(a);
     return y;
   }
-
-  [[nodiscard]] Pulled pull(const PullDoor& p) const {
-    return pull_function(p, [this](double x) { return Tanh::slope(x / cap); });
-  }  // (8)
+  [[nodiscard]] Pulled pull_blurred(const PullDoor& p, const Blur& blur) const { return pull_function(p, slope(), blur); }  // (8)
 };
 static_assert(Op<Softcap>);
 
@@ -126,6 +133,7 @@ struct Clip {
   [[nodiscard]] int inputs() const { return 1; }
   [[nodiscard]] Index channels() const { return width; }
   [[nodiscard]] Index keep() const { return 0; }
+  [[nodiscard]] std::optional<ChannelLaw> channel_law() const { return {}; }
   [[nodiscard]] std::vector<ParamShape> params() const { return {}; }
 
   template <class S>
@@ -153,13 +161,22 @@ struct Clip {
     });
   }
 
-  [[nodiscard]] Moment push(const PushDoor& p) const {
-    return push_function(p, [this](double x) { return std::clamp(x, -most, most); });  // (7)
-  }
+  struct Value {
+    double number;  // c
+    double operator()(double x) const { return std::clamp(x, -number, number); }
+  };
+  struct Slope {
+    double number;
+    double operator()(double x) const { return std::abs(x) <= number ? 1.0 : 0.0; }
+  };
+  [[nodiscard]] Value value() const { return {most}; }
+  [[nodiscard]] Slope slope() const { return {most}; }
 
-  [[nodiscard]] Pulled pull(const PullDoor& p) const {
-    return pull_function(p, [this](double x) { return std::abs(x) <= most ? 1.0 : 0.0; });
-  }  // (8)
+  [[nodiscard]] Moment push(const PushDoor& p) const { return push_blurred(p, {}); }
+  [[nodiscard]] Pulled pull(const PullDoor& p) const { return pull_blurred(p, {}); }
+
+  [[nodiscard]] Moment push_blurred(const PushDoor& p, const Blur& blur) const { return push_function(p, value(), blur); }  // (7)
+  [[nodiscard]] Pulled pull_blurred(const PullDoor& p, const Blur& blur) const { return pull_function(p, slope(), blur); }  // (8)
 };
 static_assert(Op<Clip>);
 

@@ -197,6 +197,13 @@ struct WeightlessLinear {
 };
 static_assert(StandIn<WeightlessLinear>);
 
+inline WeightlessLinear stand_in(const Linear& op, std::vector<WeightlessLinear> matrices) {
+  WeightlessLinear w = std::move(matrices.front());
+  w.bias = op.bias;
+  w.pieces = op.pieces;
+  return w;
+}
+
 // The table is theta[0] with one row for each id that occurs; `index` says which, token by token.
 struct SeenEmbedding {
   Index width = 0;

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "stepzero/graph/questions.hpp"
 #include "stepzero/kernels/statistics.hpp"
 #include "stepzero/pass/measure.hpp"
 #include "stepzero/signal/describe.hpp"
@@ -51,12 +52,11 @@ void measure_pass(Pass<S>& pass, const Graph& graph, const Batch& batch, Signal&
             to.variance.measured = unless_broken(stats->moments, stats->moments.variance());
             to.mean.measured = unless_broken(stats->moments, stats->moments.mean);
             set_cosine(to.token_cosine, *stats, length);
-            if (const auto* op = std::get_if<Attention>(&graph.nodes[i].op)) {
-              const AttentionSummary summary = op->summary(batch, keep);
+            if (const auto summary = summary_of(graph.nodes[i].op, batch, keep)) {
               AttentionSignal& a = signal.attention[attention++];
-              a.score_variance.measured = summary.score_variance;
-              a.entropy.measured = summary.entropy;
-              a.sum_squares.measured = summary.sum_squares;
+              a.score_variance.measured = summary->score_variance;
+              a.entropy.measured = summary->entropy;
+              a.sum_squares.measured = summary->sum_squares;
             }
           },
       .backward =

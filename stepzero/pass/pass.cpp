@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "stepzero/graph/questions.hpp"
 #include "stepzero/pass/pass_plan.hpp"
 
 namespace stepzero {
@@ -246,9 +247,10 @@ void Pass<S>::open_up(std::size_t i, const Up<S>& door) {
     return;
   }
   const bool whole = node.params.empty() || gradients_[static_cast<std::size_t>(node.params[0].param)].whole;
-  if (const auto* table = std::get_if<TokenEmbedding>(&node.op); table != nullptr && !whole) {
-    seen_embedding(*table, batch_, gradients_[static_cast<std::size_t>(node.params[0].param)].rows).backward(door, {});
-    return;
+  if (!whole) {
+    if (const auto table = seen_table(node.op, batch_, gradients_[static_cast<std::size_t>(node.params[0].param)].rows)) {
+      return void(table->backward(door, {}));
+    }
   }
   std::visit([&](const auto& op) { op.backward(door); }, node.op);
   if (!whole) add_squares(node, door.x[0], door.dy);
@@ -275,7 +277,7 @@ void Pass<S>::backward(const Observer<S>& observer) {
     for (const int wire : node.inputs) dx.push_back(wire_gradient(wire));
     for (const ParamUse& use : node.params) {
       const bool squares =
-          options_.norms && !gradients_[static_cast<std::size_t>(use.param)].whole && std::holds_alternative<Linear>(node.op);
+          options_.norms && !gradients_[static_cast<std::size_t>(use.param)].whole && !looks_up(node.op);
       dtheta.push_back(squares ? Into<S>() : param_gradient(use));
     }
     open_up(i, {batch_, x, theta, outputs_[i].view(), keeps_[i].view(), dy, dx, dtheta});

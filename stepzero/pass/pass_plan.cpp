@@ -4,6 +4,8 @@
 #include <span>
 #include <utility>
 
+#include "stepzero/graph/questions.hpp"
+
 namespace stepzero {
 
 Index kept_by(const AnyOp& op) {
@@ -23,10 +25,8 @@ std::size_t find_head(const Graph& graph) {
   const std::size_t count = graph.nodes.size();
   for (std::size_t i = count; i-- > 1;) {
     const Node& node = graph.nodes[i];
-    if (std::holds_alternative<Linear>(node.op)) return i + 1 < count ? i : count;
-    const bool by_rows =
-        std::holds_alternative<CrossEntropy>(node.op) || std::holds_alternative<Softcap>(node.op) || std::holds_alternative<Scale>(node.op);
-    if (!by_rows || node.inputs[0] != static_cast<int>(i) - 1) break;
+    if (is_matrix(node.op)) return i + 1 < count ? i : count;
+    if (!is_row_wise(node.op) || node.inputs[0] != static_cast<int>(i) - 1) break;
   }
   return count;
 }
@@ -148,14 +148,13 @@ std::vector<bool> find_norms(const Graph& graph, const std::vector<Index>& rows,
   std::vector<std::vector<ParamUse>> uses(count);
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
-    const auto* linear = std::get_if<Linear>(&node.op);
-    const bool pays = linear != nullptr && i < head.begin && norm_is_cheaper(rows[i], linear->in, linear->out);
+    const Index matrices = i < head.begin ? matrices_by_norm_of(node.op, rows[i]) : 0;
     for (std::size_t u = 0; u < node.params.size(); ++u) {
       const ParamUse& use = node.params[u];
       const auto k = static_cast<std::size_t>(use.param);
       // of a matrix in pieces the squares go to the tensor of the first
-      const bool product = pays && std::cmp_less(u, linear->pieces) && use.param == node.params[0].param;
-      const bool lookup = std::holds_alternative<TokenEmbedding>(node.op);
+      const bool product = std::cmp_less(u, matrices) && use.param == node.params[0].param;
+      const bool lookup = looks_up(node.op);
       if (lookup) table[k] = true;
       if (product) cheaper[k] = true;
       if (!(product || lookup) || (product && std::ranges::find(uses[k], use) != uses[k].end())) other[k] = true;
@@ -180,7 +179,7 @@ std::vector<GradientPlan> plan_gradients(const Graph& graph, const Batch& batch,
   const std::vector<bool> norms = find_norms(graph, graph.rows(batch), head);
   for (std::size_t k = 0; k < plan.size(); ++k) plan[k].whole = !norms[k];
   for (const Node& node : graph.nodes) {
-    if (!std::holds_alternative<TokenEmbedding>(node.op)) continue;
+    if (!looks_up(node.op)) continue;
     GradientPlan& table = plan[static_cast<std::size_t>(node.params[0].param)];
     if (!table.whole) table.rows = ids_that_occur(batch);
   }

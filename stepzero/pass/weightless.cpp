@@ -5,18 +5,11 @@
 
 #include <fmt/format.h>
 
+#include "stepzero/graph/questions.hpp"
+
 namespace stepzero {
 
 namespace {
-
-// How many of a node's parameters, the first ones, are matrices that need not be made: all of them have at least as many
-// inputs as there are tokens.
-Index lazy_matrices(const Node& node, Index tokens) {
-  const auto* linear = std::get_if<Linear>(&node.op);
-  if (linear != nullptr && linear->in >= tokens) return linear->pieces;
-  const auto* experts = std::get_if<Experts>(&node.op);
-  return experts != nullptr && std::min(experts->width, experts->ffn) >= tokens ? Experts::parts * experts->routing.experts : 0;
-}
 
 std::vector<Index> each_once(std::vector<Index> list) {
   std::ranges::sort(list);
@@ -47,10 +40,17 @@ std::vector<Index> ids_that_occur(const Batch& batch) {
   return each_once(std::move(ids));
 }
 
-SeenEmbedding seen_embedding(const TokenEmbedding& table, const Batch& batch, std::span<const Index> rows) {
-  SeenEmbedding seen{.width = table.width, .padding = table.padding, .encoder = table.encoder};
-  for (const auto id : batch.ids_for(table.encoder)) seen.index.push_back(std::ranges::lower_bound(rows, Index{id}) - rows.begin());
-  return seen;
+std::optional<SeenEmbedding> seen_table(const AnyOp& any, const Batch& batch, std::span<const Index> rows) {
+  return std::visit(
+      [&]<class T>(const T& op) -> std::optional<SeenEmbedding> {
+        if constexpr (requires { T::looks_up; }) {
+          SeenEmbedding seen{.width = op.width, .padding = op.padding, .encoder = op.encoder};
+          for (const auto id : batch.ids_for(op.encoder)) seen.index.push_back(std::ranges::lower_bound(rows, Index{id}) - rows.begin());
+          return seen;
+        }
+        return {};
+      },
+      any);
 }
 
 const char* Weightless::grade(const Graph& graph, std::size_t node) const {
@@ -69,8 +69,8 @@ Weightless make_weightless(const Graph& graph, const Batch& batch, const Assignm
   const std::vector<Index> rows = graph.rows(batch);
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    const bool table = std::holds_alternative<TokenEmbedding>(node.op);
-    const Index lazy = lazy_matrices(node, rows[n]);
+    const bool table = looks_up(node.op);
+    const Index lazy = lazy_matrices_of(node.op, rows[n]);
     for (std::size_t i = 0; i < node.params.size(); ++i) {
       const ParamUse& use = node.params[i];
       const auto k = static_cast<std::size_t>(use.param);
@@ -98,22 +98,19 @@ Weightless make_weightless(const Graph& graph, const Batch& batch, const Assignm
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     if (node.params.empty() || w.params[static_cast<std::size_t>(node.params[0].param)].made) continue;
-    if (const auto* table = std::get_if<TokenEmbedding>(&node.op)) {
-      w.nodes[i] = seen_embedding(*table, batch, ids);
-    } else if (const auto* linear = std::get_if<Linear>(&node.op)) {
-      WeightlessLinear stand_in = lazy(node.params[0], linear->in, linear->out);
-      stand_in.bias = linear->bias;
-      stand_in.pieces = linear->pieces;
-      w.nodes[i] = std::move(stand_in);
-    } else if (const auto* experts = std::get_if<Experts>(&node.op)) {
-      WeightlessExperts stand_in{.op = *experts};
-      const auto shapes = experts->params();
-      for (Index k = 0; k < lazy_matrices(node, rows[i]); ++k) {
-        const ParamShape& shape = shapes[static_cast<std::size_t>(k)];
-        stand_in.matrices.push_back(lazy(node.params[static_cast<std::size_t>(k)], shape.cols, shape.rows));
-      }
-      w.nodes[i] = std::move(stand_in);
+    if (auto table = seen_table(node.op, batch, ids)) w.nodes[i] = std::move(*table);
+    std::vector<WeightlessLinear> matrices;
+    for (Index k = 0; k < lazy_matrices_of(node.op, rows[i]); ++k) {
+      const ParamShape shape = std::visit([&](const auto& op) { return op.params()[static_cast<std::size_t>(k)]; }, node.op);
+      matrices.push_back(lazy(node.params[static_cast<std::size_t>(k)], shape.fan_in, shape.fan_out));
     }
+    std::visit(
+        [&](const auto& op) {
+          if constexpr (requires { stand_in(op, std::move(matrices)); }) {
+            if (!matrices.empty()) w.nodes[i] = stand_in(op, std::move(matrices));
+          }
+        },
+        node.op);
   }
   return w;
 }

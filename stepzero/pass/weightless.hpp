@@ -25,8 +25,9 @@ struct Weightless {
 // Ascending, each once.
 std::vector<Index> ids_that_occur(const Batch& batch);
 
-// The stand-in of a table of which only `rows` are there, the ids that occur among them.
-SeenEmbedding seen_embedding(const TokenEmbedding& table, const Batch& batch, std::span<const Index> rows);
+// The stand-in of an op that looks rows of a table up, where only `rows` of it are there, the ids that occur among them. Empty: it
+// does not look up.
+std::optional<SeenEmbedding> seen_table(const AnyOp& op, const Batch& batch, std::span<const Index> rows);
 
 // A matrix stays real if it has fewer inputs than there are tokens (it is then the smaller of the two), if an op without
 // a stand-in uses it, or if two products use the same block of it: what one saw, the other would have to know.

@@ -1,5 +1,7 @@
 #include "stepzero/signal/describe.hpp"
 
+#include "stepzero/graph/questions.hpp"
+
 namespace stepzero {
 
 namespace {
@@ -17,7 +19,7 @@ Signal describe(const Graph& graph, const Architecture& a, const Batch& batch) {
   for (std::size_t i = 0; i + 1 < graph.nodes.size(); ++i) {  // all but the loss
     const Node& node = graph.nodes[i];
     signal.nodes.push_back({.name = node.name, .kind = kind_of(node.op), .grade = "measured", .forward = {}, .backward = {}});
-    if (std::holds_alternative<Attention>(node.op)) signal.attention.push_back({attention_name(node.name), {}, {}, {}});
+    if (has_summary(node.op)) signal.attention.push_back({attention_name(node.name), {}, {}, {}});
   }
   for (const Param& p : graph.params) signal.parameters.push_back({p.name, p.shape, {}, {}, p.role, p.layer});
   return signal;

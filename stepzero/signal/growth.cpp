@@ -1,6 +1,7 @@
 #include <cmath>
 #include <vector>
 
+#include "stepzero/graph/graph.hpp"
 #include "stepzero/signal/signal.hpp"
 
 namespace stepzero {
@@ -26,8 +27,14 @@ std::optional<double> slope(const std::vector<double>& y) {
 void fill_growth(Signal& signal, std::optional<double> Value::* which) {
   std::vector<double> squares, angles, gradients;
   constexpr double none = NAN;
+  std::string stack;  // of a model of two the one that makes the output
   for (const NodeSignal& n : signal.nodes) {
-    if (!n.name.starts_with("stream.")) continue;
+    const Place place = place_of(n.name);
+    if (!place.is_stream()) continue;
+    if (place.stack != stack) {
+      stack = place.stack;
+      for (auto* list : {&squares, &angles, &gradients}) list->clear();
+    }
     squares.push_back(std::log((n.forward.second_moment.*which).value_or(none)));
     angles.push_back(std::log(std::acos(std::min((n.forward.token_cosine.*which).value_or(none), 1.0))));
     gradients.push_back(-std::log((n.backward.norm.*which).value_or(none)));

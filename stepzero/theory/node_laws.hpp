@@ -1,5 +1,5 @@
 #pragma once
-// What a node's moment doors want: the laws of the parameters that it uses, as the scheme says, and the moments of its inputs.
+// The laws of the parameters that a node uses, as the scheme says: what its moment doors want.
 #include <vector>
 
 #include "stepzero/graph/graph.hpp"
@@ -14,12 +14,6 @@ inline std::vector<Law> laws_of(const Graph& graph, const Node& node, const Assi
     const bool table = graph.params[static_cast<std::size_t>(use.param)].role == Role::token_embedding;
     list.push_back({d.mean, d.std() * d.std(), table});
   }
-  return list;
-}
-
-inline std::vector<const Moment*> inputs_of(const Node& node, const std::vector<Moment>& moments) {
-  std::vector<const Moment*> list;
-  for (const int wire : node.inputs) list.push_back(&moments[static_cast<std::size_t>(wire)]);
   return list;
 }
 

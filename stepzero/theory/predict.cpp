@@ -7,10 +7,9 @@
 
 #include "stepzero/core/memory.hpp"
 #include "stepzero/core/text.hpp"
+#include "stepzero/graph/questions.hpp"
 #include "stepzero/ops/function_kernel.hpp"
 #include "stepzero/signal/describe.hpp"
-#include "stepzero/theory/add_adjoints.hpp"
-#include "stepzero/theory/node_laws.hpp"
 #include "stepzero/theory/predict_drawn.hpp"
 
 namespace stepzero {
@@ -46,47 +45,40 @@ double cosine_spread(double rho, double noise, Index length, double swing = 0) {
                    noise * (2 * shared * shared * apart * apart + 4 * shared * apart * apart / t + 2 * apart * apart / (t * t)));
 }
 
-class Walk {
+// Predicts a signal by one walk down and one up.
+class Recorder {
  public:
-  Walk(const Graph& graph, const Architecture& a, const Batch& batch, const Assignment& laws, const std::string& name)
+  Recorder(const Graph& graph, const Architecture& a, const Batch& batch, const Assignment& laws, const std::string& name,
+           const PredictOptions& options)
       : graph_(graph),
         batch_(batch),
-        short_(batch.tokens() <= 256),
+        laws_(laws),
+        options_(options),
         signal_(describe(graph, a, batch)),
-        assignment_(laws),
-        moments_(graph.nodes.size()),
-        adjoints_(graph.nodes.size()),
-        last_use_(graph.nodes.size(), 0),
-        squares_(graph.params.size(), 0.0),
-        deviations_(graph.params.size(), 0.0) {
+        walk_(graph, batch, laws,
+              {.order = options.order == Order::limit ? Order::limit : Order::fluctuations,
+               .keep_all = batch.tokens() <= 256,
+               .effort = [this](std::size_t node, bool down) { return down ? draws_down(node) : draws(node); },
+               .stop = options.stop}) {
     signal_.scheme = name;
     for (std::size_t i = 0; i < graph.params.size(); ++i) {
-      signal_.parameters[i].std.predicted = assignment_.std(i);
-      signal_.parameters[i].std.spread = assignment_.std(i) / std::sqrt(2 * static_cast<double>(graph.params[i].size()));
-    }
-    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-      for (const int wire : graph.nodes[i].inputs) last_use_[static_cast<std::size_t>(wire)] = i;
+      signal_.parameters[i].std.predicted = laws.std(i);
+      signal_.parameters[i].std.spread = laws.std(i) / std::sqrt(2 * static_cast<double>(graph.params[i].size()));
     }
   }
 
-  Signal run(const PredictOptions& options) {
-    down();
+  Signal run() {
+    std::size_t attention = 0;
+    if (!walk_.down([&](std::size_t i, const DownWire& m) { see_down(i, m, attention); })) return std::move(signal_);
+    if (options_.jacobians) jacobians();
     const std::size_t last = graph_.nodes.size() - 1;
-    if (options.jacobians) jacobians();
-    last_ = true;
-    up(last, Kernel::from(batch_.tokens(), [](Index, Index) { return 1.0; }),
-       [&](std::size_t i) { record(signal_.nodes[i], adjoints_[i], channels_of(graph_.nodes[i].op)); });
-    double total = 0, deviation = 0;
-    for (std::size_t i = 0; i < squares_.size(); ++i) {
-      Value& norm = signal_.parameters[i].gradient_norm;
-      norm.predicted = std::sqrt(squares_[i]);
-      norm.spread = squares_[i] > 0 ? deviations_[i] / (2 * *norm.predicted) : 0;
-      total += squares_[i];
-      deviation += deviations_[i];
-    }
-    signal_.gradient_norm.predicted = std::sqrt(total);
-    if (total > 0) signal_.gradient_norm.spread = deviation / (2 * std::sqrt(total));
-    if (options.draws) signal_.kernel_draws = refine_by_draws(graph_, batch_, assignment_, signal_);
+    const Kernel start = Kernel::from(batch_.tokens(), [](Index, Index) { return 1.0; });
+    if (!walk_.up(last, start, true, [&](std::size_t i, const UpWire& d, const Spread& spread) {
+          if (i != last) record(signal_.nodes[i], d, spread, channels_of(graph_.nodes[i].op));
+        }))
+      return std::move(signal_);
+    parameters();
+    if (options_.order == Order::draws) signal_.kernel_draws = refine_by_draws(graph_, batch_, laws_, signal_, options_.stop);
     fill_growth(signal_, &Value::predicted);
     return std::move(signal_);
   }
@@ -103,10 +95,10 @@ class Walk {
   // On the way down half of the effort goes by 1, 1/2, 1/3, ...: what the first heads are off by all layers behind them see.
   [[nodiscard]] Draws draws_down(std::size_t node) const {
     Draws out = draws(node);
-    if (!std::holds_alternative<Attention>(graph_.nodes[node].op)) return out;
+    if (!samples(graph_.nodes[node].op)) return out;
     double place = 0, before = 0, sum = 0;
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (!std::holds_alternative<Attention>(graph_.nodes[i].op)) continue;
+      if (!samples(graph_.nodes[i].op)) continue;
       if (i == node) place = before;
       sum += 1 / ++before;
     }
@@ -114,56 +106,13 @@ class Walk {
     return out;
   }
 
-  void push(std::size_t i) {
-    const Node& node = graph_.nodes[i];
-    const auto x = inputs_of(node, moments_);
-    const auto theta = laws_of(graph_, node, assignment_);
-    moments_[i] = std::visit([&](const auto& op) { return op.push({batch_, x, theta, draws_down(i)}); }, node.op);
-    moments_[i].width = channels_of(node.op);
-    if (!short_) moments_[i].keep = nullptr;
-  }
-
-  // Memory holds the streams and what attentions mixed; everything else is made again on the way up.
-  [[nodiscard]] bool kept(std::size_t i) const {
-    const Node& node = graph_.nodes[i];
-    if (node.inputs.empty() || std::holds_alternative<Residual>(node.op) || std::holds_alternative<Attention>(node.op)) return true;
-    const bool scaled = std::holds_alternative<Linear>(node.op) || std::holds_alternative<LoraLinear>(node.op);  // shares its input's
-    return short_ && !scaled && !std::holds_alternative<Rotary>(node.op);                                        // other kernels take time
-  }
-  void restore(std::size_t i) {
-    if (!moments_[i].K.empty()) return;
-    for (const int wire : graph_.nodes[i].inputs) restore(static_cast<std::size_t>(wire));
-    push(i);
-  }
-
   // Laws know mean and variance only: orthogonal matrices differ by what falls with the width, others by more.
-  [[nodiscard]] std::string grade_of(const Node& node, const std::string& grade) const {
+  [[nodiscard]] std::string grade_of(const Node& node) const {
     using S = Distribution::Structure;
-    const S s = node.params.empty() ? S::none : assignment_.of(node.params[0]).structure;
+    const std::string grade = to_string(std::visit([](const auto& op) { return op.grade; }, node.op));
+    const S s = node.params.empty() ? S::none : laws_.of(node.params[0]).structure;
     if (s == S::none || grade == to_string(Grade::approximate)) return grade;
     return to_string(s == S::orthogonal ? Grade::large_width : Grade::approximate);
-  }
-
-  void down() {
-    std::size_t attention = 0;
-    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
-      push(i);
-      const Moment& m = moments_[i];
-      if (i + 1 == graph_.nodes.size()) {
-        double loss = 0;
-        for (const double share : m.mean) loss += share;
-        signal_.loss = {.predicted = loss, .spread = std::sqrt(m.drift), .measured = {}, .standard_error = {}};
-      } else {
-        record(i);
-        signal_.nodes[i].grade =
-            grade_of(graph_.nodes[i], to_string(std::visit([](const auto& op) { return op.grade; }, graph_.nodes[i].op)));
-        if (std::holds_alternative<Attention>(graph_.nodes[i].op)) record(signal_.attention[attention++], m);
-      }
-      for (const int wire : graph_.nodes[i].inputs) {
-        const auto w = static_cast<std::size_t>(wire);
-        if (last_use_[w] == i && !kept(w)) moments_[w] = {};
-      }
-    }
   }
 
   static void set(Value& to, double predicted, double spread) {
@@ -171,15 +120,27 @@ class Walk {
     to.spread = spread;
   }
 
-  static void record(AttentionSignal& to, const Moment& m) {
-    set(to.score_variance, m.attention->score_variance, m.attention_spread.score_variance);
-    set(to.entropy, m.attention->entropy, m.attention_spread.entropy);
-    set(to.sum_squares, m.attention->sum_squares, m.attention_spread.sum_squares);
+  void see_down(std::size_t i, const DownWire& m, std::size_t& attention) {
+    if (i + 1 == graph_.nodes.size()) {
+      double loss = 0;
+      for (const double share : m.mean) loss += share;
+      const auto* note = note_of<LossNote>(m);
+      set(signal_.loss, loss, note != nullptr ? std::sqrt(note->variance) : 0);
+      return;
+    }
+    record(i, m);
+    signal_.nodes[i].grade = grade_of(graph_.nodes[i]);
+    if (const auto* heads = note_of<AttentionNote>(m)) record(signal_.attention[attention++], *heads);
   }
 
-  void record(std::size_t i) {
+  static void record(AttentionSignal& to, const AttentionNote& heads) {
+    set(to.score_variance, heads.summary.score_variance, heads.spread.score_variance);
+    set(to.entropy, heads.summary.entropy, heads.spread.entropy);
+    set(to.sum_squares, heads.summary.sum_squares, heads.spread.sum_squares);
+  }
+
+  void record(std::size_t i, const DownWire& m) {
     NodeSignal& to = signal_.nodes[i];
-    const Moment& m = moments_[i];
     const double tokens = static_cast<double>(m.K.tokens());
     double mean = 0;
     for (const double x_t : m.mean) mean += x_t / tokens;
@@ -192,97 +153,64 @@ class Walk {
     if (length == 1) return;
     const auto& inputs = graph_.nodes[i].inputs;
     const auto before = inputs.empty() ? i : static_cast<std::size_t>(inputs[0]);
-    const bool same = before != i && m.K.same_up_to_scale(moments_[before].K);  // a product with a matrix
+    const bool same = before != i && m.K.same_up_to_scale(walk_.moment(before).K);  // a product with a matrix
     const double cosine = same ? *signal_.nodes[before].forward.token_cosine.predicted
-                               : std::min(m.lift() * token_cosine(m.K, batch_.sequences, m.shrink(channels_of(graph_.nodes[i].op))), 1.0);
-    set(to.forward.token_cosine, cosine, cosine_spread(cosine, m.noise, length, m.swing));
+                               : std::min(m.f.lift() * token_cosine(m.K, batch_.sequences, m.f.shrink(m.width)), 1.0);
+    set(to.forward.token_cosine, cosine, cosine_spread(cosine, m.f.noise, length, m.f.swing));
   }
 
-  // From node `last` on; see(i) when all of node i's gradient is there.
-  template <class See>
-  void up(std::size_t last, const Kernel& start, const See& see) {
-    adjoints_[last].G = start;
-    for (std::size_t i = last + 1; i-- > 0;) {
-      if (adjoints_[i].G.empty()) continue;
-      const Node& node = graph_.nodes[i];
-      if (i + 1 < graph_.nodes.size()) see(i);
-      restore(i);
-      for (const int wire : node.inputs) restore(static_cast<std::size_t>(wire));
-      pull(i);
-      adjoints_[i] = {};
-      if (last_ || !kept(i)) moments_[i] = {};
-    }
-  }
-
-  void pull(std::size_t i) {
-    const Node& node = graph_.nodes[i];
-    const auto x = inputs_of(node, moments_);
-    const auto theta = laws_of(graph_, node, assignment_);
-    const PullDoor door{batch_, x, theta, moments_[i], adjoints_[i], draws(i)};
-    Pulled pulled = std::visit([&](const auto& op) { return op.pull(door); }, node.op);
-    double level = adjoints_[i].level;
-    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
-      pulled.dx[k].level += level;
-      pulled.dx[k].noise += adjoints_[i].noise;
-      pulled.dx[k].stretch += adjoints_[i].stretch;
-      meet(adjoints_[static_cast<std::size_t>(node.inputs[k])], pulled.dx[k], x[k]->width);
-    }
-    for (const Moment* m : x) level += m->level();
-    for (std::size_t k = 0; k < node.params.size(); ++k) {
-      const auto param = static_cast<std::size_t>(node.params[k].param);
-      const double squares = std::max(pulled.dtheta[k], 0.0);  // a gradient that is 0 (the bias of k) is so up to rounding
-      squares_[param] += squares;
-      deviations_[param] += squares * std::sqrt(level + (pulled.levels.empty() ? 0 : pulled.levels[k]));
-    }
-  }
-
-  void record(NodeSignal& to, const Adjoint& d, Index channels) {
+  void record(NodeSignal& to, const UpWire& d, const Spread& spread, Index channels) {
     const double squares = d.G.trace();
     const double numbers = static_cast<double>(d.G.tokens() * channels);
-    const double deviation = std::sqrt(d.level);
+    const double deviation = std::sqrt(spread.level);
     set(to.backward.norm, std::sqrt(squares), std::sqrt(squares) * deviation / 2);
     set(to.backward.second_moment, squares / numbers, squares / numbers * deviation);
     const Index length = d.G.tokens() / batch_.sequences;
     if (length == 1) return;
     if (!d.G.same_up_to_scale(seen_.G)) seen_ = {d.G, token_cosine(d.G, batch_.sequences)};
-    const double cosine = seen_.cosine;
-    set(to.backward.token_cosine, cosine, cosine_spread(cosine, d.noise, length));
+    set(to.backward.token_cosine, seen_.cosine, cosine_spread(seen_.cosine, spread.noise, length));
+  }
+
+  void parameters() {
+    double total = 0, deviation = 0;
+    for (std::size_t i = 0; i < signal_.parameters.size(); ++i) {
+      const double squares = walk_.squares()[i], varies = walk_.deviations()[i];
+      Value& norm = signal_.parameters[i].gradient_norm;
+      norm.predicted = std::sqrt(squares);
+      norm.spread = squares > 0 ? varies / (2 * *norm.predicted) : 0;
+      total += squares;
+      deviation += varies;
+    }
+    signal_.gradient_norm.predicted = std::sqrt(total);
+    if (total > 0) signal_.gradient_norm.spread = deviation / (2 * std::sqrt(total));
   }
 
   // A change of one number of the last stream, alike for all of them, followed up.
   void jacobians() {
     std::size_t end = 0;
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (graph_.nodes[i].name.starts_with("stream.")) end = i;
+      if (graph_.nodes[i].is_stream()) end = i;
     }
     const Index rows = graph_.rows(batch_)[end];
     const double tokens = static_cast<double>(rows);
-    const auto squares = squares_, deviations = deviations_;
-    up(end, Kernel::from(rows, [&](Index t, Index s) { return t == s ? 1 / tokens : 0; }), [&](std::size_t i) {
-      const std::string& name = graph_.nodes[i].name;
-      if (!name.starts_with("stream.") || i == end) return;
-      signal_.jacobians.push_back({name, graph_.nodes[end].name, {}});
-      set(signal_.jacobians.back().square, adjoints_[i].G.trace(), adjoints_[i].G.trace() * std::sqrt(adjoints_[i].level));
+    const Kernel start = Kernel::from(rows, [&](Index t, Index s) { return t == s ? 1 / tokens : 0; });
+    walk_.up(end, start, false, [&](std::size_t i, const UpWire& d, const Spread& spread) {
+      if (!graph_.nodes[i].is_stream() || i == end) return;
+      signal_.jacobians.push_back({graph_.nodes[i].name, graph_.nodes[end].name, {}});
+      set(signal_.jacobians.back().square, d.G.trace(), d.G.trace() * std::sqrt(spread.level));
     });
-    squares_ = squares;
-    deviations_ = deviations;
   }
 
   const Graph& graph_;
   const Batch& batch_;
-  bool short_;         // kernels are small: what can be kept is
-  bool last_ = false;  // on the last way up: nothing is needed again
+  const Assignment& laws_;
+  const PredictOptions& options_;
   Signal signal_;
-  Assignment assignment_;
-  std::vector<Moment> moments_;
-  std::vector<Adjoint> adjoints_;
+  MomentWalk walk_;
   struct {
     Kernel G;
     double cosine = 0;
   } seen_;  // matrices and residuals hand one kernel on, up to its scale
-  std::vector<std::size_t> last_use_;
-  std::vector<double> squares_;     // E |d theta|^2
-  std::vector<double> deviations_;  // its standard deviation over draws
 };
 
 }  // namespace
@@ -310,9 +238,7 @@ Expected<void> check_kernels(const Graph& graph, const Architecture& a, const Ba
     const double square = static_cast<double>(rows[i]) * static_cast<double>(rows[i]);
     const AnyOp& op = graph.nodes[i].op;
     images = images || rows[i] != batch.tokens();
-    numbers += rows[i] != batch.tokens()                                                       ? 3 * square
-               : std::holds_alternative<Residual>(op) || std::holds_alternative<Attention>(op) ? 2 * square
-                                                                                               : 0;
+    numbers += rows[i] != batch.tokens() ? 3 * square : remake_of(op) == Remake::never ? 2 * square : 0;
   }
   const double needed = 8 * numbers;
   const auto available = static_cast<double>(available_memory());
@@ -337,7 +263,7 @@ Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, co
 
 Signal predict(const Graph& graph, const Architecture& a, const Batch& batch, const Assignment& laws, const std::string& name,
                const PredictOptions& options) {
-  return Walk(graph, a, batch, laws, name).run(options);
+  return Recorder(graph, a, batch, laws, name, options).run();
 }
 
 }  // namespace stepzero

@@ -1,16 +1,19 @@
 #pragma once
-// The predict walk: kernels down, kernels up; no weights, no draws of a model, any width.
+// The predict walk: kernels down, kernels up; no weights, any width. Kernels of narrow models are sampled (predict_drawn).
 #include "stepzero/core/error.hpp"
 #include "stepzero/graph/graph.hpp"
 #include "stepzero/schemes/scheme.hpp"
 #include "stepzero/signal/signal.hpp"
+#include "stepzero/theory/moment_walk.hpp"
 
 namespace stepzero {
 
 struct PredictOptions {
-  bool draws = false;      // gradients from draws of the kernels where single draws differ much (predict_drawn.hpp); predict_any does
+  // draws: gradients from draws of the kernels where single draws differ much (predict_drawn.hpp)
+  Order order = Order::draws;
   bool jacobians = false;  // also: how a change of each layer's stream arrives at the last one. Costs a second way up
   Index longest = 0;       // tokens of a sequence whose kernels predict_any makes as they are; 0: 512, 256 where heads turn
+  std::function<bool()> stop = {};  // asked at every node; true ends the prediction, whose numbers are then to be thrown away
 };
 
 // Kernels grow with the square of the tokens: whether they fit.

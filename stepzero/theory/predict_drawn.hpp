@@ -6,6 +6,8 @@
 // themselves are drawn, layer by layer, as a model of this width and these heads has them: Gram matrices of products with a fresh
 // matrix are Wishart, branches point anywhere, heads are drawn once. A draw costs nothing that grows with the width. Given it, what
 // comes up is known in the mean. The means over draws replace the rules' as far as they are the surer of the two.
+#include <functional>
+
 #include "stepzero/graph/graph.hpp"
 #include "stepzero/schemes/scheme.hpp"
 #include "stepzero/signal/signal.hpp"
@@ -13,7 +15,7 @@
 namespace stepzero {
 
 // Moves the predicted gradients of `signal`; the number of draws: 0 where the model has ops or laws that are not drawn so, or where
-// too few draws can be afforded.
-Index refine_by_draws(const Graph& graph, const Batch& batch, const Assignment& laws, Signal& signal);
+// too few draws can be afforded. stop: true ends it, and the signal is to be thrown away.
+Index refine_by_draws(const Graph& graph, const Batch& batch, const Assignment& laws, Signal& signal, const std::function<bool()>& stop = {});
 
 }  // namespace stepzero

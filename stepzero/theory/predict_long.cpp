@@ -6,6 +6,7 @@
 #include <numbers>
 #include <string_view>
 
+#include "stepzero/graph/questions.hpp"
 #include "stepzero/signal/comparison.hpp"
 
 namespace stepzero {
@@ -30,7 +31,7 @@ Batch first_tokens(const Batch& batch, Index length) {
 
 // Heads that turn are sampled, which is dear: long sequences leave a few heads a layer, and their noise.
 bool turns(const Graph& graph) {
-  return std::ranges::any_of(graph.nodes, [](const Node& node) { return std::holds_alternative<Rotary>(node.op); });
+  return std::ranges::any_of(graph.nodes, [](const Node& node) { return turns_heads(node.op); });
 }
 
 // M(2^x n) from a = M(n/4), b = M(n/2), c = M(n)
@@ -112,9 +113,7 @@ Expected<Signal> predict_any(const Graph& graph, const Architecture& a, const Ba
   const Index n = options.longest > 0 ? options.longest : turns(graph) ? 256 : 512;
   if (batch.length <= n) {
     if (auto fits = check_kernels(graph, a, batch); !fits) return std::unexpected(fits.error());
-    PredictOptions whole = options;
-    whole.draws = true;
-    return predict(graph, a, batch, scheme, whole);
+    return predict(graph, a, batch, scheme, options);
   }
   if (auto fits = check_kernels(graph, a, first_tokens(batch, n)); !fits) return std::unexpected(fits.error());
   std::array<Signal, 4> at;  // n/8, n/4, n/2, n

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -16,17 +18,18 @@ Expected<Profile> profile(const Architecture& a, const Scheme& scheme) {
   constexpr Index tokens = 128;
   const auto batch = make_input(a, {.length = std::min(tokens, a.positions), .sequences = 1, .targets = Targets::next});
   if (!batch) return std::unexpected(batch.error());
-  const Signal signal = predict(build_graph(a), a, *batch, scheme);
-  std::map<std::string, const NodeSignal*> nodes;
-  for (const NodeSignal& n : signal.nodes) nodes[n.name] = &n;
+  const Signal signal = predict(build_graph(a), a, *batch, scheme, {.order = Order::fluctuations});  // no draw moves what goes down
+  std::map<std::pair<Index, std::string>, const NodeSignal*> nodes;
+  for (const NodeSignal& n : signal.nodes) {
+    const Place place = place_of(n.name);
+    nodes[{place.layer, place.part}] = &n;
+  }
   Profile profile;
   for (Index l = 0; l < a.layers; ++l) {
-    for (const char* branch : {"attn", "ffn"})
-      profile.branch_variances.push_back(nodes.at(fmt::format("blocks.{}.{}.out", l, branch))->forward.variance.predicted.value_or(0));
-    const auto size = [&](const char* node) {
-      return nodes.at(fmt::format("blocks.{}.attn.{}", l, node))->forward.second_moment.predicted.value_or(0);
-    };
-    profile.mixing.push_back(size("v") > 0 ? size("mix") / size("v") : 1);
+    for (const char* branch : {"attn.out", "ffn.out"})
+      profile.branch_variances.push_back(nodes.at({l, branch})->forward.variance.predicted.value_or(0));
+    const auto size = [&](const char* part) { return nodes.at({l, part})->forward.second_moment.predicted.value_or(0); };
+    profile.mixing.push_back(size("attn.v") > 0 ? size("attn.mix") / size("attn.v") : 1);
   }
   return profile;
 }

@@ -1,0 +1,60 @@
+#pragma once
+// Finite width of products with a random matrix: a channel of the output sees all channels of the input, so that what the input's
+// channels vary by in one draw all of the output's have in common.
+#include "stepzero/ops/conv.hpp"
+#include "stepzero/ops/finite/carry.hpp"
+#include "stepzero/ops/linear.hpp"
+#include "stepzero/ops/lora.hpp"
+
+namespace stepzero {
+
+// One more layer of sampling noise. Tokens' sizes vary as the input's do, and Gaussian channels of their own come on top.
+inline Fluctuation through_matrix(const DownWire& x, Index out) {
+  Fluctuation f;
+  f.noise = x.f.noise + 1 / static_cast<double>(out);
+  f.take_jitter(x.f);
+  f.thins = x.f.thins;
+  f.swing = x.f.swing;
+  f.drift = x.level();
+  f.lone = x.f.lone;
+  f.token_drift = x.f.token_drift + x.own_sampling();
+  return f;
+}
+
+// The part of dx along x is known, <dx, x> = <dy, y>; the gradient is small where x is large (damp), and what attention made of the
+// covariance of K and G comes home.
+inline Pulled back_through_matrix(const PullDoor& p, Pulled up, Index in, std::size_t matrices) {
+  const DownWire& x = *p.x[0];
+  const Response& r = p.dy.r;
+  const double n = static_cast<double>(in);
+  up.dx[0].G = up.dx[0].G.scaled(1 + (r.along - 1) / n);
+  up.dx[0].r = {.along = r.along, .twin = r.twin, .damp = r.damp, .stretch = r.stretch};
+  up.spread = {{.level = 2 * p.dy.G.sameness() / n, .noise = 1 / n}};
+  const double less = r.damp * (x.f.token_drift + x.own_sampling());
+  for (std::size_t i = 0; i < matrices; ++i) up.dtheta[i] *= r.weight_gain * (1 - less);
+  return up;
+}
+
+inline DownWire push_finite(const Linear& op, const PushDoor& p) { return {op.push(p), through_matrix(*p.x[0], op.out)}; }
+inline Pulled pull_finite(const Linear& op, const PullDoor& p) {
+  return back_through_matrix(p, op.pull(p), op.in, static_cast<std::size_t>(op.pieces));
+}
+
+inline DownWire push_finite(const LoraLinear& op, const PushDoor& p) { return {op.push(p), through_matrix(*p.x[0], op.out)}; }
+inline Pulled pull_finite(const LoraLinear& op, const PullDoor& p) { return back_through_matrix(p, op.pull(p), op.in, 3); }
+
+// A place sees several pixels: the mean square of them all varies, and no token of the input is one of the output.
+inline DownWire push_finite(const Conv& op, const PushDoor& p) {
+  DownWire y{op.push(p), through_matrix(*p.x[0], op.out)};
+  y.f.drift = p.x[0]->level();
+  return y;
+}
+inline Pulled pull_finite(const Conv& op, const PullDoor& p) {
+  Pulled up = op.pull(p);
+  const double n = static_cast<double>(op.in);
+  up.spread = {{.level = 2 * p.dy.G.sameness() / n, .noise = 1 / n}};
+  up.dtheta[0] *= p.dy.r.weight_gain;
+  return up;
+}
+
+}  // namespace stepzero

@@ -1,0 +1,147 @@
+#include "stepzero/theory/moment_walk.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "stepzero/graph/questions.hpp"
+#include "stepzero/ops/finite/add_adjoints.hpp"
+#include "stepzero/ops/finite/all.hpp"
+#include "stepzero/theory/node_laws.hpp"
+
+namespace stepzero {
+
+namespace {
+
+DownWire push_op(const AnyOp& any, const PushDoor& door, Order order) {
+  return std::visit(
+      [&](const auto& op) {
+        DownWire y = order == Order::draws ? push_drawn(op, door) : push_finite(op, door);
+        if constexpr (requires { op.note(door); }) y.note = op.note(door);
+        if (order == Order::limit) y.f = Fluctuation::none();
+        if (order == Order::draws) y.f.settle();
+        y.width = op.channels();
+        return y;
+      },
+      any);
+}
+
+Pulled pull_op(const AnyOp& any, const PullDoor& door, Order order) {
+  return std::visit(
+      [&](const auto& op) {
+        if (order == Order::limit) {
+          Pulled up = op.pull(door);
+          for (UpWire& d : up.dx) d.r = {};
+          return up;
+        }
+        Pulled up = order == Order::draws ? pull_drawn(op, door) : pull_finite(op, door);
+        for (UpWire& d : up.dx) {
+          if (order == Order::draws) d.r.settle();
+        }
+        return up;
+      },
+      any);
+}
+
+}  // namespace
+
+MomentWalk::MomentWalk(const Graph& graph, const Batch& batch, const Assignment& laws, Options options)
+    : graph_(graph),
+      batch_(batch),
+      options_(std::move(options)),
+      moments_(graph.nodes.size()),
+      adjoints_(graph.nodes.size()),
+      spreads_(graph.nodes.size()),
+      last_use_(graph.nodes.size(), 0),
+      squares_(graph.params.size(), 0.0),
+      deviations_(graph.params.size(), 0.0) {
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    theta_.push_back(laws_of(graph, graph.nodes[i], laws));
+    for (const int wire : graph.nodes[i].inputs) last_use_[static_cast<std::size_t>(wire)] = i;
+  }
+}
+
+std::vector<const DownWire*> MomentWalk::inputs_of(const Node& node) const {
+  std::vector<const DownWire*> list;
+  for (const int wire : node.inputs) list.push_back(&moments_[static_cast<std::size_t>(wire)]);
+  return list;
+}
+
+void MomentWalk::push(std::size_t i) {
+  const Node& node = graph_.nodes[i];
+  const auto x = inputs_of(node);
+  moments_[i] = push_op(node.op, {batch_, x, theta_[i], options_.effort(i, true)}, options_.order);
+}
+
+// Memory holds the streams and what attentions mixed; everything else is made again on the way up. Of one draw nothing is made twice:
+// who sees a wire may have drawn its kernel.
+bool MomentWalk::kept(std::size_t i) const {
+  if (options_.order == Order::draws) return true;
+  const Node& node = graph_.nodes[i];
+  const Remake remake = remake_of(node.op);
+  return node.inputs.empty() || remake == Remake::never || (options_.keep_all && remake == Remake::if_long);
+}
+
+void MomentWalk::restore(std::size_t i) {
+  if (!moments_[i].K.empty()) return;
+  for (const int wire : graph_.nodes[i].inputs) restore(static_cast<std::size_t>(wire));
+  push(i);
+}
+
+bool MomentWalk::down(const SeeDown& see) {
+  for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+    if (stopped()) return false;
+    push(i);
+    see(i, moments_[i]);
+    if (!options_.keep_all && kept(i)) moments_[i].note.reset();
+    for (const int wire : graph_.nodes[i].inputs) {
+      const auto w = static_cast<std::size_t>(wire);
+      if (last_use_[w] == i && !kept(w)) moments_[w] = {};
+    }
+  }
+  return true;
+}
+
+bool MomentWalk::up(std::size_t last, const Kernel& start, bool last_time, const SeeUp& see) {
+  std::ranges::fill(squares_, 0.0);
+  std::ranges::fill(deviations_, 0.0);
+  adjoints_[last].G = start;
+  for (std::size_t i = last + 1; i-- > 0;) {
+    if (adjoints_[i].G.empty()) continue;
+    if (stopped()) return false;
+    see(i, adjoints_[i], spreads_[i]);
+    restore(i);
+    for (const int wire : graph_.nodes[i].inputs) restore(static_cast<std::size_t>(wire));
+    pull(i);
+    adjoints_[i] = {};
+    spreads_[i] = {};
+    if (last_time || !kept(i)) moments_[i] = {};
+  }
+  return true;
+}
+
+void MomentWalk::pull(std::size_t i) {
+  const Node& node = graph_.nodes[i];
+  const auto x = inputs_of(node);
+  const Spread own = spreads_[i];
+  Pulled pulled = pull_op(node.op, {batch_, x, theta_[i], moments_[i], adjoints_[i], options_.effort(i, false)}, options_.order);
+  for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+    const auto to = static_cast<std::size_t>(node.inputs[k]);
+    const Spread more = pulled.spread.empty() ? Spread{} : pulled.spread[k];
+    const Spread spread{.level = own.level + more.level, .noise = own.noise + more.noise};
+    if (adjoints_[to].G.empty())
+      spreads_[to] = spread;
+    else
+      add_spreads(spreads_[to], adjoints_[to].G.trace(), spread, pulled.dx[k].G.trace());
+    add_adjoints(adjoints_[to], pulled.dx[k], x[k]->width);
+  }
+  double level = own.level;
+  for (const DownWire* m : x) level += m->level();
+  for (std::size_t k = 0; k < node.params.size(); ++k) {
+    const auto param = static_cast<std::size_t>(node.params[k].param);
+    const double squares = std::max(pulled.dtheta[k], 0.0);  // a gradient that is 0 (the bias of k) is so up to rounding
+    squares_[param] += squares;
+    deviations_[param] += squares * std::sqrt(level + (pulled.levels.empty() ? 0 : pulled.levels[k]));
+  }
+}
+
+}  // namespace stepzero
