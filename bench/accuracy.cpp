@@ -142,7 +142,8 @@ struct Subject {
     resolve(a).value();
     adapt(a, *scheme, profile).value();
     graph = build_graph(a);
-    batch = make_batch({.source = c.tokens, .length = c.length, .sequences = c.sequences, .vocab = a.vocab, .positions = a.positions}).value();
+    batch =
+        make_batch({.source = c.tokens, .length = c.length, .sequences = c.sequences, .vocab = a.vocab, .positions = a.positions}).value();
     for (const Param& p : graph.params) roles[p.name] = p.role;
   }
 };

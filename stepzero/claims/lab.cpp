@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 
 #include "stepzero/core/parallel.hpp"
+#include "stepzero/graph/questions.hpp"
 #include "stepzero/kernels/fill.hpp"
 #include "stepzero/kernels/statistics.hpp"
-#include "stepzero/graph/questions.hpp"
 
 namespace stepzero::claims {
 

@@ -73,7 +73,8 @@ Tensor<float> HeadMaker::mixed(const Head& h) const {
   return out;
 }
 
-void HeadMaker::reach(const Head& h, const Tensor<float>& up, const Tensor<float>& field, const OutputProjection& projection, Reached& to) const {
+void HeadMaker::reach(const Head& h, const Tensor<float>& up, const Tensor<float>& field, const OutputProjection& projection,
+                      Reached& to) const {
   gram(to_values(h, up), to.gv);
   // the softmax takes out what all values share, and without a cap what all keys share: floats could not
   const bool capped = h.slope.rows() > 0;
@@ -85,8 +86,8 @@ void HeadMaker::reach(const Head& h, const Tensor<float>& up, const Tensor<float
 }
 
 // A head of q or k: the kernel drawn for `from` scaled token by token to theirs, then the norm that the model has.
-Tensor<float> HeadMaker::draw_side(const Tensor<float>& factor, const Moment& from, const Moment& m, const HeadNote& heads, const char* name,
-                                   Index i) const {
+Tensor<float> HeadMaker::draw_side(const Tensor<float>& factor, const Moment& from, const Moment& m, const HeadNote& heads,
+                                   const char* name, Index i) const {
   const Index dk = op_.key_dim;
   Tensor<float> x = product(Trans::no, Trans::no, factor, normals(factor.cols(), dk, name, i));
   const Kernel& base = heads.before;

@@ -85,8 +85,8 @@ class HeadMaker {
   [[nodiscard]] bool apart() const { return op_.cross || of_k_.tail; }
   [[nodiscard]] const DownWire& queries_from() const { return apart() ? stem_ : v_; }
 
-  [[nodiscard]] Tensor<float> draw_side(const Tensor<float>& factor, const Moment& from, const Moment& m, const HeadNote& heads, const char* name,
-                                        Index i) const;
+  [[nodiscard]] Tensor<float> draw_side(const Tensor<float>& factor, const Moment& from, const Moment& m, const HeadNote& heads,
+                                        const char* name, Index i) const;
   void draw_tail(const Tensor<float>& factor, Tensor<float>& k, Index i) const;
   [[nodiscard]] Tensor<float> to_values(const Head& h, const Tensor<float>& up) const;
 

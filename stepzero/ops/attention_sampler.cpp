@@ -109,9 +109,9 @@ class Sampler : public HeadMaker {
     }
     out.f.thins = -grows(0);
     out.f.lone = std::max(lone / h, -0.5);
-    out.note = AttentionNote{
-        .summary = {sum.score_variance * share, 0, sum.entropy * share, sum.sum_squares * share},
-        .spread = {std::sqrt(seen.variance(3) / h), 0, std::sqrt(seen.variance(2) / h), std::sqrt(seen.variance(4) / h)}};
+    out.note =
+        AttentionNote{.summary = {sum.score_variance * share, 0, sum.entropy * share, sum.sum_squares * share},
+                      .spread = {std::sqrt(seen.variance(3) / h), 0, std::sqrt(seen.variance(2) / h), std::sqrt(seen.variance(4) / h)}};
     return out;
   }
 

@@ -5,8 +5,8 @@
 #include "stepzero/kernels/eigen.hpp"
 #include "stepzero/ops/batch_norm.hpp"
 #include "stepzero/ops/drawn_channels.hpp"
-#include "stepzero/ops/kernel_draw.hpp"
 #include "stepzero/ops/function_kernel.hpp"
+#include "stepzero/ops/kernel_draw.hpp"
 
 namespace stepzero {
 

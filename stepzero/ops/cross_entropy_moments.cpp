@@ -62,8 +62,7 @@ struct Tokens {
 
 // E<dx_t, x_s> from the mean logits: that of the id of s is own_logit[s], all others are 0.
 template <class Probability>
-Matrix along_embeddings(const Batch& batch, const std::vector<double>& own_logit, const Probability& probability,
-                                               double n) {
+Matrix along_embeddings(const Batch& batch, const std::vector<double>& own_logit, const Probability& probability, double n) {
   Matrix to(batch.tokens(), batch.tokens());
   for (Index t = 0; t < batch.tokens(); ++t) {
     for (Index s = 0; s < batch.tokens(); ++s) {

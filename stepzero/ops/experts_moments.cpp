@@ -7,11 +7,11 @@
 
 #include "stepzero/ops/drawn_sums.hpp"
 #include "stepzero/ops/experts.hpp"
-#include "stepzero/ops/kernel_draw.hpp"
 #include "stepzero/ops/finite/add_adjoints.hpp"
 #include "stepzero/ops/finite/function.hpp"
 #include "stepzero/ops/finite/linear.hpp"
 #include "stepzero/ops/finite/multiply.hpp"
+#include "stepzero/ops/kernel_draw.hpp"
 
 namespace stepzero {
 
@@ -263,7 +263,7 @@ Pulled Experts::pull(const PullDoor& p) const {
         }
         return sure(own) && sure(all) && sure(routed, 4);
       });
-  Pulled dense = one.pull({Adjoint{meet.times(p.dy.G)}, p.dy.r});                                              // (12)
+  Pulled dense = one.pull({Adjoint{meet.times(p.dy.G)}, p.dy.r});        // (12)
   Pulled up{{std::move(dense.dx[0]), UpWire(router.times(field))}, {}};  // (13)
   up.dx[1].r.stretch = p.dy.r.stretch;
   up.spread = {dense.spread[0], {.level = relative(routed)}};

@@ -20,8 +20,8 @@ struct HeadTail {
 
 // Left on the way down: what happened to the heads since the projection.
 struct HeadNote {
-  Kernel before;               // kernel before a norm of heads or a rotation
-  bool unit = false;           // each head was put on a sphere
+  Kernel before;      // kernel before a norm of heads or a rotation
+  bool unit = false;  // each head was put on a sphere
   const Rotary* rotary = nullptr;
   std::optional<HeadTail> tail = {};
 };

@@ -140,8 +140,8 @@ struct Linear {
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
     const double n = static_cast<double>(in);
     const double share = 1 / static_cast<double>(pieces);
-    Adjoint dx{p.dy.G.scaled(gain(p.theta[0])), p.dy.tied};                                   // (6)
-    if (dx.tied) dx.G = with_radial(dx.G, p.x[0]->K, n, dx.tied->radial);                     // (6)
+    Adjoint dx{p.dy.G.scaled(gain(p.theta[0])), p.dy.tied};                // (6)
+    if (dx.tied) dx.G = with_radial(dx.G, p.x[0]->K, n, dx.tied->radial);  // (6)
     Pulled up{{std::move(dx)}, {}};
     up.dtheta.assign(static_cast<std::size_t>(pieces), n * frobenius(p.x[0]->K, p.dy.G) * share);  // (7)
     if (bias) up.dtheta.resize(static_cast<std::size_t>(2 * pieces), p.dy.G.sum() * share);

@@ -67,7 +67,7 @@ struct LoraLinear {
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
     const double inner = static_cast<double>(in) * frobenius(p.x[0]->K, p.dy.G);
     const double low = scale() * scale() * static_cast<double>(rank);
-    Pulled up{{UpWire(p.dy.G.scaled(gain(p.theta)))},                                                              // (8)
+    Pulled up{{UpWire(p.dy.G.scaled(gain(p.theta)))},                                                        // (8)
               {inner, low * p.theta[2].second_moment() * inner, low * p.theta[1].second_moment() * inner}};  // (9)
     if (bias) up.dtheta.push_back(p.dy.G.sum());
     return up;

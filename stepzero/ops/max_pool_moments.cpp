@@ -1,9 +1,9 @@
 // The moment doors of max pooling: channels drawn from their kernel, pooled, and counted.
 #include "stepzero/core/running.hpp"
 #include "stepzero/ops/drawn_channels.hpp"
+#include "stepzero/ops/function_kernel.hpp"
 #include "stepzero/ops/kernel_draw.hpp"
 #include "stepzero/ops/max_pool.hpp"
-#include "stepzero/ops/function_kernel.hpp"
 
 namespace stepzero {
 
@@ -154,7 +154,7 @@ Pulled MaxPool::pull(const PullDoor& p) const {
   if (counts == nullptr)
     counts = std::make_shared<const Counts>(Sampler(window, *p.x[0], p.batch.sequences, p.draws.place).run(p.draws.effort));
   const Meetings m = places_of_pixels(window, p.batch.sequences);
-  Pulled up{{UpWire(to_pixels(counts->wins, p.dy.G, m))}, {}};                                    // (5)
+  Pulled up{{UpWire(to_pixels(counts->wins, p.dy.G, m))}, {}};                                       // (5)
   if (!counts->slopes.empty()) up.dx[0].note = BeforeMaximum{to_pixels(counts->slopes, p.dy.G, m)};  // (6)
   return up;
 }

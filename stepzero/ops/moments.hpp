@@ -111,9 +111,9 @@ struct PullDoor {
 
 struct Pulled {
   std::vector<UpWire> dx;
-  std::vector<double> dtheta;        // E ||dtheta||^2 of each parameter
-  std::vector<Spread> spread = {};   // of each dx: what the op adds to how single draws differ; empty: nothing
-  std::vector<double> levels = {};   // relative variance of dtheta over draws, beyond what the wires' spreads say; empty: 0
+  std::vector<double> dtheta;       // E ||dtheta||^2 of each parameter
+  std::vector<Spread> spread = {};  // of each dx: what the op adds to how single draws differ; empty: nothing
+  std::vector<double> levels = {};  // relative variance of dtheta over draws, beyond what the wires' spreads say; empty: 0
 };
 
 }  // namespace stepzero

@@ -86,10 +86,11 @@ struct Norm {
     const Kernel k = centred_kernel(*p.x[0]), G = across(p);
     const std::vector<double> r = inverse_sizes(k, eps);
     const double g = gain_square(p.theta);
-    Pulled up{{UpWire(Kernel::from_rows(k.tokens(), [&, r = r.data()](Index t, double* __restrict row) {
-                const Kernel::Row G_t = G.row(t);
-                for (Index s = 0; s <= t; ++s) row[s] = g * G_t[s] * r[t] * r[s];  // (9)
-              }))},
+    Pulled up{{UpWire(Kernel::from_rows(k.tokens(),
+                                        [&, r = r.data()](Index t, double* __restrict row) {
+                                          const Kernel::Row G_t = G.row(t);
+                                          for (Index s = 0; s <= t; ++s) row[s] = g * G_t[s] * r[t] * r[s];  // (9)
+                                        }))},
               {}};
     const double dg = gain_gradient(p, k, r);
     // one gain for all groups sums their independent gradients: the same total

@@ -107,7 +107,7 @@ concept Op = requires(const T& op, const Down<float>& df, const Down<double>& dd
   { op.backward(ud) } -> std::same_as<void>;
   { op.push(push) } -> std::convertible_to<DownWire>;
   { op.pull(pull) } -> std::same_as<Pulled>;
-  { T::grade } -> std::convertible_to<Grade>;  // of push and pull
+  { T::grade } -> std::convertible_to<Grade>;                       // of push and pull
   { op.channel_law() } -> std::same_as<std::optional<ChannelLaw>>;  // absent: kernels of single draws cannot pass
 };
 

@@ -276,8 +276,7 @@ void Pass<S>::backward(const Observer<S>& observer) {
     std::vector<Into<S>> dx, dtheta;
     for (const int wire : node.inputs) dx.push_back(wire_gradient(wire));
     for (const ParamUse& use : node.params) {
-      const bool squares =
-          options_.norms && !gradients_[static_cast<std::size_t>(use.param)].whole && !looks_up(node.op);
+      const bool squares = options_.norms && !gradients_[static_cast<std::size_t>(use.param)].whole && !looks_up(node.op);
       dtheta.push_back(squares ? Into<S>() : param_gradient(use));
     }
     open_up(i, {batch_, x, theta, outputs_[i].view(), keeps_[i].view(), dy, dx, dtheta});

@@ -16,6 +16,7 @@ namespace stepzero {
 
 // Moves the predicted gradients of `signal`; the number of draws: 0 where the model has ops or laws that are not drawn so, or where
 // too few draws can be afforded. stop: true ends it, and the signal is to be thrown away.
-Index refine_by_draws(const Graph& graph, const Batch& batch, const Assignment& laws, Signal& signal, const std::function<bool()>& stop = {});
+Index refine_by_draws(const Graph& graph, const Batch& batch, const Assignment& laws, Signal& signal,
+                      const std::function<bool()>& stop = {});
 
 }  // namespace stepzero

@@ -151,11 +151,11 @@ Tally run_case(const Case& c, int draws, std::uint64_t seed) {
         const Kernel K = token_kernel(before, c.size);
         const Kernel G = token_kernel(after, 1);
         const Tensor<double> L = cholesky(K), U = cholesky(G);
-        std::vector<Moment> moments(c.inputs.size());
-        std::vector<const Moment*> x_moments;
+        std::vector<DownWire> moments(c.inputs.size());
+        std::vector<const DownWire*> x_moments;
         for (std::size_t i = 0; i < c.inputs.size(); ++i) {
           moments[i].K = K;
-          moments[i].noise = 1 / static_cast<double>(c.inputs[i]);
+          moments[i].f.noise = 1 / static_cast<double>(c.inputs[i]);
           x_moments.push_back(&moments[i]);
         }
         std::vector<Law> laws;
@@ -163,10 +163,10 @@ Tally run_case(const Case& c, int draws, std::uint64_t seed) {
         for (const ParamShape& shape : op.params()) {
           laws.push_back(shape.rows > 1 ? Law{0, 1 / static_cast<double>(shape.fan_in)} : Law{centred ? 0.0 : 1.0, 0.3});
         }
-        const Moment y_moment = op.push({batch, x_moments, laws});
-        const Adjoint up{
-            .G = std::is_same_v<std::decay_t<decltype(op)>, CrossEntropy> ? Kernel::from(tokens, [](Index, Index) { return 1.0; }) : G};
-        const Pulled pulled = op.pull({batch, x_moments, laws, y_moment, up});
+        const DownWire y_moment = op.push(PushDoor{batch, x_moments, laws});
+        const UpWire up(std::is_same_v<std::decay_t<decltype(op)>, CrossEntropy> ? Kernel::from(tokens, [](Index, Index) { return 1.0; })
+                                                                                 : G);
+        const Pulled pulled = op.pull(PullDoor{batch, x_moments, laws, y_moment, up});
         for (int d = 0; d < draws; ++d) {
           std::vector<Tensor<double>> x, theta, dx, dtheta;
           for (const Index channels : c.inputs) x.push_back(draw_wire(L, channels, 1, normals, c.sharp && x.empty()));

@@ -25,7 +25,7 @@ Kernel tokens_alike() {
 TEST(KernelDraw, TokensKeepTheirSizesAndTheMeanCosines) {
   constexpr Index draws = 40000;
   constexpr double channels = 16;
-  Moment x;
+  DownWire x;
   x.K = tokens_alike();  // token_drift = 0: sizes do not vary
   const KernelDraw kernels(x, 1 / channels, tokens, 5);
   Running seen[tokens][tokens], all;
@@ -60,9 +60,9 @@ TEST(KernelDraw, TokensKeepTheirSizesAndTheMeanCosines) {
 TEST(KernelDraw, FreeSizesHaveTheKernelAsTheirMean) {
   constexpr Index draws = 60000;
   constexpr double channels = 16;
-  Moment x;
+  DownWire x;
   x.K = tokens_alike();
-  x.token_drift = 2 / channels;
+  x.f.token_drift = 2 / channels;
   const KernelDraw kernels(x, 1 / channels, tokens, 6);
   Running seen[tokens][tokens];
   for (Index i = 0; i < draws; ++i) {

@@ -8,6 +8,7 @@
 
 #include "stepzero/kernels/decompose.hpp"
 #include "stepzero/ops/attention.hpp"
+#include "stepzero/ops/finite/all.hpp"
 
 namespace stepzero {
 namespace {
@@ -49,12 +50,12 @@ class Variance {
 
 TEST(Jitter, IsWhatTheModelsHeadsDoToPairs) {
   const Batch batch = sequence();
-  Moment m;
+  DownWire m;
   m.K = tokens_alike(0.3);
   const Attention op{.heads = heads, .kv_heads = heads, .key_dim = dk, .value_dim = dk, .scale = 1.5 / std::sqrt(static_cast<double>(dk))};
-  const std::array<const Moment*, 3> x = {&m, &m, &m};
-  const Moment y = op.push({batch, x, {}, {.place = 3, .effort = 1e11}});
-  ASSERT_EQ(std::ssize(y.fresh), kTokens);
+  const std::array<const DownWire*, 3> x = {&m, &m, &m};
+  const DownWire y = push_finite(op, PushDoor{batch, x, {}, {.place = 3, .effort = 1e11}});
+  ASSERT_EQ(std::ssize(y.f.fresh), kTokens);
 
   const Tensor<float> root = kernels::root(m.K, 1);
   Variance seen;
@@ -78,15 +79,15 @@ TEST(Jitter, IsWhatTheModelsHeadsDoToPairs) {
     seen.add(K);
   }
   // to first order in what four heads differ by, and to the noise of both: a third less or more would be seen
-  for (Index t = 1; t < kTokens; ++t) EXPECT_NEAR(y.fresh[static_cast<std::size_t>(t)] / seen.row(t), 1, 0.15) << t;
-  EXPECT_GT(y.fresh[1], 2 * y.fresh[kTokens - 1]) << "few keys, much jitter";
+  for (Index t = 1; t < kTokens; ++t) EXPECT_NEAR(y.f.fresh[static_cast<std::size_t>(t)] / seen.row(t), 1, 0.15) << t;
+  EXPECT_GT(y.f.fresh[1], 2 * y.f.fresh[kTokens - 1]) << "few keys, much jitter";
 }
 
 TEST(Jitter, DrawnKernelsHaveIt) {
   constexpr double noise = 0.004;
-  Moment x;
+  DownWire x;
   x.K = tokens_alike(0.4);
-  x.jitter = {0, 0.05, 0.03, 0.02, 0.015, 0.01};
+  x.f.jitter = {0, 0.05, 0.03, 0.02, 0.015, 0.01};
   const KernelDraw kernels(x, noise, kTokens, 8);
   Variance seen;
   Running mean, pair;
@@ -106,7 +107,7 @@ TEST(Jitter, DrawnKernelsHaveIt) {
     pair.add(sum);
   }
   // later tokens have some of the jitter of those they are like, and what sizes take off cosines is made up for to first order only
-  for (Index t = 1; t < kTokens; ++t) EXPECT_NEAR(seen.row(t) / (noise + x.jitter[static_cast<std::size_t>(t)]), 1, 0.25) << t;
+  for (Index t = 1; t < kTokens; ++t) EXPECT_NEAR(seen.row(t) / (noise + x.f.jitter[static_cast<std::size_t>(t)]), 1, 0.25) << t;
   EXPECT_NEAR(mean.mean, 0.4, 0.005);
   EXPECT_LT(pair.variance(), mean.variance() / 10) << "two draws in opposite directions";
 }

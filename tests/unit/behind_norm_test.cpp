@@ -12,6 +12,7 @@
 
 #include "stepzero/core/running.hpp"
 #include "stepzero/ops/elementwise.hpp"
+#include "stepzero/ops/finite/all.hpp"
 #include "stepzero/ops/kernel_draw.hpp"
 #include "stepzero/ops/linear.hpp"
 #include "stepzero/ops/multiply.hpp"
@@ -31,15 +32,15 @@ Kernel one(double x) {
   return Kernel::from(1, [&](Index, Index) { return x; });
 }
 
-Moment wire(Index width, double token_drift) {
-  Moment m;
+DownWire wire(Index width, double token_drift) {
+  DownWire m;
   m.K = one(square);
   m.width = width;
-  m.drift = m.token_drift = token_drift;
+  m.f.drift = m.f.token_drift = token_drift;
   return m;
 }
 
-Adjoint behind_norm() { return {.G = one(1), .along = 0, .damp = 1}; }
+UpWire behind_norm() { return {{.G = one(1)}, {.along = 0, .damp = 1}}; }
 
 // The logarithm of a token's mean square in a draw, in standard deviations.
 double size_of(Index draw) { return static_cast<double>(node_normals(9, "size", draw, 1, 1)(0, 0)); }
@@ -98,18 +99,18 @@ class Gain {
 TEST(BehindNorm, Multiply) {
   constexpr Index width = 256, many = 6000;
   // one input moves the sizes of both factors, of one twice as far
-  const Moment a = wire(width, drift), b = wire(width, drift / 4);
+  const DownWire a = wire(width, drift), b = wire(width, drift / 4);
   const Batch batch;
   const Multiply op{.width = width};
-  const std::array<const Moment*, 2> x = {&a, &b};
-  Moment y = op.push({batch, x, {}});
+  const std::array<const DownWire*, 2> x = {&a, &b};
+  DownWire y = push_finite(op, PushDoor{batch, x, {}});
   y.width = width;
-  const Adjoint plain{.G = one(1)};
-  const Pulled rule = op.pull({batch, x, {}, y, behind_norm()}), free = op.pull({batch, x, {}, y, plain});
+  const UpWire plain(one(1));
+  const Pulled rule = pull_finite(op, PullDoor{batch, x, {}, y, behind_norm()}), free = pull_finite(op, PullDoor{batch, x, {}, y, plain});
   Gain to_a, to_b;
   for (Index i = 0; i < many; ++i) {
     const double z = size_of(i);
-    const Token u = token("a", i, width, a.token_drift, z), v = token("b", i, width, b.token_drift, z);
+    const Token u = token("a", i, width, a.f.token_drift, z), v = token("b", i, width, b.f.token_drift, z);
     Token product;
     for (std::size_t k = 0; k < u.size(); ++k) product.push_back(u[k] * v[k]);
     to_a.add(v, product);
@@ -117,10 +118,10 @@ TEST(BehindNorm, Multiply) {
   }
   to_a.expect(rule.dx[0].G(0, 0) / free.dx[0].G(0, 0), "a");
   to_b.expect(rule.dx[1].G(0, 0) / free.dx[1].G(0, 0), "b");
-  EXPECT_EQ(rule.dx[0].along, 0);  // <da, a> = <dy, y>
+  EXPECT_EQ(rule.dx[0].r.along, 0);  // <da, a> = <dy, y>
   // |da|^2 = |b|^2 / |a o b|^2: with the size of a, that of b goes half as far
-  EXPECT_NEAR(rule.dx[0].damp, 1.5 - 0.5, 1e-12);
-  EXPECT_NEAR(rule.dx[1].damp, 3 - 2, 1e-12);
+  EXPECT_NEAR(rule.dx[0].r.damp, 1.5 - 0.5, 1e-12);
+  EXPECT_NEAR(rule.dx[1].r.damp, 3 - 2, 1e-12);
 }
 
 template <class Phi>
@@ -131,14 +132,14 @@ TYPED_TEST_SUITE(ElementwiseBehindNorm, Functions);
 TYPED_TEST(ElementwiseBehindNorm, KnowsTheSize) {
   const auto value = [](double u) { return TypeParam::value(u); };
   const auto slope = [](double u) { return TypeParam::slope(u); };
-  const Moment m = wire(kWidth, drift);
+  const DownWire m = wire(kWidth, drift);
   const Batch batch;
   const Elementwise<TypeParam> op{.width = kWidth};
-  const std::array<const Moment*, 1> x = {&m};
-  Moment y = op.push({batch, x, {}});
+  const std::array<const DownWire*, 1> x = {&m};
+  DownWire y = push_finite(op, PushDoor{batch, x, {}});
   y.width = kWidth;
-  const Adjoint plain{.G = one(1)};
-  const Pulled rule = op.pull({batch, x, {}, y, behind_norm()}), free = op.pull({batch, x, {}, y, plain});
+  const UpWire plain(one(1));
+  const Pulled rule = pull_finite(op, PullDoor{batch, x, {}, y, behind_norm()}), free = pull_finite(op, PullDoor{batch, x, {}, y, plain});
   Gain to_x;
   Running along, smaller, larger;
   constexpr double h = 0.05;  // by as much the logarithm of |x|^2 is moved to either side
@@ -158,20 +159,21 @@ TYPED_TEST(ElementwiseBehindNorm, KnowsTheSize) {
   }
   to_x.expect(rule.dx[0].G(0, 0) / free.dx[0].G(0, 0), TypeParam::name);
   const double share = static_cast<double>(kWidth) * along.mean / to_x.behind();
-  EXPECT_NEAR(share, rule.dx[0].along, 0.008);
-  EXPECT_NEAR(-std::log(larger.mean / smaller.mean) / (2 * h), rule.dx[0].damp, 0.008);
+  EXPECT_NEAR(share, rule.dx[0].r.along, 0.008);
+  EXPECT_NEAR(-std::log(larger.mean / smaller.mean) / (2 * h), rule.dx[0].r.damp, 0.008);
 }
 
 TEST(BehindNorm, Linear) {
   constexpr Index out = 32, few = 1000;
-  const Moment m = wire(kWidth, drift);
+  const DownWire m = wire(kWidth, drift);
   const Batch batch;
   const Linear op{.in = kWidth, .out = out};
-  const std::array<const Moment*, 1> x = {&m};
+  const std::array<const DownWire*, 1> x = {&m};
   const std::array<Law, 1> theta = {Law{0, 1.0 / kWidth}};
-  const Moment y = op.push({batch, x, theta});
-  const Adjoint plain{.G = one(1)};
-  const Pulled rule = op.pull({batch, x, theta, y, behind_norm()}), free = op.pull({batch, x, theta, y, plain});
+  const DownWire y = push_finite(op, PushDoor{batch, x, theta});
+  const UpWire plain(one(1));
+  const Pulled rule = pull_finite(op, PullDoor{batch, x, theta, y, behind_norm()}),
+               free = pull_finite(op, PullDoor{batch, x, theta, y, plain});
   Gain to_x, to_weight;
   for (Index i = 0; i < few; ++i) {
     const Token u = token("x", i, kWidth, drift, size_of(i));
@@ -191,8 +193,8 @@ TEST(BehindNorm, Linear) {
   }
   to_x.expect(rule.dx[0].G(0, 0) / free.dx[0].G(0, 0), "x");  // nothing comes back along x, one direction of n
   to_weight.expect(rule.dtheta[0] / free.dtheta[0], "W");
-  EXPECT_EQ(rule.dx[0].along, 0);
-  EXPECT_EQ(rule.dx[0].damp, 1);
+  EXPECT_EQ(rule.dx[0].r.along, 0);
+  EXPECT_EQ(rule.dx[0].r.damp, 1);
 }
 
 }  // namespace

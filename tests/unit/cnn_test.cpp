@@ -159,15 +159,16 @@ std::pair<double, double> check_pair(const First& first, const Second& second, c
   set_threads(1);  // tensors this small are slower on two
   Batch batch;
   batch.sequences = 2;
-  Moment u;
+  DownWire u;
   u.K = near(rows, 3);
-  const Moment* pu = &u;
-  const Moment x = first.push({batch, {&pu, 1}, laws});
-  const Moment* px = &x;
-  const Moment y = second.push({batch, {&px, 1}, {}});
-  const Adjoint up{.G = near(places, 2)};
-  const Adjoint at_x = second.pull({batch, {&px, 1}, {}, y, up}).dx[0];
-  const Pulled pulled = first.pull({batch, {&pu, 1}, laws, x, at_x});
+  const DownWire* pu = &u;
+  DownWire x = first.push(PushDoor{batch, {&pu, 1}, laws});
+  if constexpr (requires { first.note(PushDoor{batch, {&pu, 1}, laws}); }) x.note = first.note(PushDoor{batch, {&pu, 1}, laws});
+  const DownWire* px = &x;
+  const DownWire y = second.push(PushDoor{batch, {&px, 1}, {}});
+  const UpWire up(near(places, 2));
+  const UpWire at_x = second.pull(PullDoor{batch, {&px, 1}, {}, y, up}).dx[0];
+  const Pulled pulled = first.pull(PullDoor{batch, {&pu, 1}, laws, x, at_x});
 
   std::vector<Tensor<double>> theta, dtheta;
   for (const Law& law : laws) {
@@ -199,7 +200,7 @@ std::pair<double, double> check_pair(const First& first, const Second& second, c
   if (sum.mean > 1e-9) expect_near(sum, G.sum(), "gradient's sum");
   expect_near(square, y.K.trace(), "square of what comes out");
   if (!laws.empty()) expect_near(gain, pulled.dtheta[0], "gain's gradient");
-  return {G.trace(), first.pull({batch, {&pu, 1}, laws, x, {.G = at_x.G}}).dx[0].G.trace()};
+  return {G.trace(), first.pull(PullDoor{batch, {&pu, 1}, laws, x, UpWire(at_x.G)}).dx[0].G.trace()};
 }
 
 // The gradient before a ReLU whose largest outputs go on: slopes and maxima are not independent.
@@ -223,7 +224,8 @@ void expect_predicted(const std::string& preset, const std::vector<std::string>&
   MeasureOptions options;
   options.scheme = *find_scheme(scheme);
   options.seeds = seeds;
-  const Signal joined = join(predict(graph, a, batch, *options.scheme), measure(graph, a, batch, options).value());
+  const Signal joined =
+      join(predict(graph, a, batch, *options.scheme, {.order = Order::fluctuations}), measure(graph, a, batch, options).value());
   int compared = 0;
   for (const Comparison& c : compare(joined)) {
     // what is left of a square once a mean is taken off, cosines of few channels, and what a norm sends back to pixels through few

@@ -7,23 +7,24 @@
 #include <gtest/gtest.h>
 
 #include "stepzero/ops/elementwise.hpp"
+#include "stepzero/ops/finite/all.hpp"
 
 namespace stepzero {
 namespace {
 
-Moment pair(double rho, double noise) {
-  Moment x;
+DownWire pair(double rho, double noise) {
+  DownWire x;
   x.K = Kernel::from(2, [&](Index t, Index s) { return t == s ? 1.0 : rho; });
   x.width = 1000;
-  x.noise = noise + 1e-3;  // and that of its own channels, which a mean over them does not feel
+  x.f.noise = noise + 1e-3;  // and that of its own channels, which a mean over them does not feel
   return x;
 }
 
 template <class Phi>
-Moment pushed(const Moment& x) {
+DownWire pushed(const DownWire& x) {
   const Batch batch{.length = 2, .ids = {0, 1}, .targets = {}};
-  const Moment* const in[] = {&x};
-  return Elementwise<Phi>{.width = 1000}.push({.batch = batch, .x = in, .theta = {}});
+  const DownWire* const in[] = {&x};
+  return push_finite(Elementwise<Phi>{.width = 1000}, PushDoor{.batch = batch, .x = in, .theta = {}});
 }
 
 // Against tokens drawn in `channels` channels and put back to their size.
@@ -45,7 +46,7 @@ void against_draws(double toward) {
   }
   double rho = 0, square = 0, first = 0, second = 0;
   for (const double c : cosines) {
-    const Moment y = pushed<Phi>(pair(c, 0));
+    const DownWire y = pushed<Phi>(pair(c, 0));
     const double kappa = y.K(0, 1) / y.K(0, 0);
     rho += c / draws;
     square += c * c / draws;
@@ -54,12 +55,12 @@ void against_draws(double toward) {
   }
   const double spread = square - rho * rho, noise = spread / ((1 - rho * rho) * (1 - rho * rho));
   EXPECT_NEAR(noise * channels, 1, 0.1);
-  const Moment plain = pushed<Phi>(pair(rho, 0)), y = pushed<Phi>(pair(rho, noise));
+  const DownWire plain = pushed<Phi>(pair(rho, 0)), y = pushed<Phi>(pair(rho, noise));
   const double straight = plain.K(0, 1) / plain.K(0, 0), kappa = y.K(0, 1) / y.K(0, 0);
   EXPECT_GT(std::abs(first - straight), 1e-3);
   EXPECT_NEAR((kappa - straight) / (first - straight), 1, 0.15) << rho;
   const double off = 1 - first * first;
-  EXPECT_NEAR((y.noise - 1e-3) / ((second - first * first) / (off * off)), 1, 0.2) << rho;
+  EXPECT_NEAR((y.f.noise - 1e-3) / ((second - first * first) / (off * off)), 1, 0.2) << rho;
 }
 
 TEST(FunctionKernel, BendsTheCosineOfOneDraw) {

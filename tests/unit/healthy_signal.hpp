@@ -20,7 +20,7 @@ inline Signal predicted_signal(const std::string& model, const std::vector<std::
   adapt(a, *scheme).value();
   const Graph graph = build_graph(a);
   const Batch batch = make_batch({.source = "zipf", .length = length, .sequences = 1, .vocab = a.vocab, .positions = a.positions}).value();
-  Signal signal = predict(graph, a, batch, *scheme);
+  Signal signal = predict(graph, a, batch, *scheme, {.order = Order::fluctuations});
   signal.tokens = "zipf";
   signal.findings = diagnose(signal);
   return signal;

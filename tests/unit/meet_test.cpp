@@ -1,5 +1,5 @@
 // A gated branch: two matrices read one token, and what comes back along it is one number.
-#include "stepzero/theory/add_adjoints.hpp"
+#include "stepzero/ops/finite/add_adjoints.hpp"
 
 #include <array>
 #include <cmath>
@@ -8,6 +8,7 @@
 
 #include "stepzero/core/running.hpp"
 #include "stepzero/ops/elementwise.hpp"
+#include "stepzero/ops/finite/all.hpp"
 #include "stepzero/ops/kernel_draw.hpp"
 #include "stepzero/ops/linear.hpp"
 #include "stepzero/ops/multiply.hpp"
@@ -18,31 +19,31 @@ namespace {
 TEST(Meet, GatesAndValuesComeBackAlongTheTokenTogether) {
   constexpr Index n = 12, m = 24, draws = 20000;
   const Batch batch;
-  Moment x;
+  DownWire x;
   x.K = Kernel::from(1, [](Index, Index) { return 1.0; });
-  x.sampling = 0;
+  x.f.sampling = 0;
   x.width = n;
   const Linear up{.in = n, .out = m};
   const Elementwise<Silu> function{.width = m};
   const Multiply product{.width = m};
   const std::array<Law, 1> theta = {Law{0, 1.0 / n}};
-  const std::array<const Moment*, 1> at_x = {&x};
-  Moment gate = up.push({batch, at_x, theta});
+  const std::array<const DownWire*, 1> at_x = {&x};
+  DownWire gate = push_finite(up, PushDoor{batch, at_x, theta});
   gate.width = m;
-  const std::array<const Moment*, 1> at_gate = {&gate};
-  Moment act = function.push({batch, at_gate, {}});
+  const std::array<const DownWire*, 1> at_gate = {&gate};
+  DownWire act = push_finite(function, PushDoor{batch, at_gate, {}});
   act.width = m;
-  const std::array<const Moment*, 2> factors = {&act, &gate};
-  Moment y = product.push({batch, factors, {}});
+  const std::array<const DownWire*, 2> factors = {&act, &gate};
+  DownWire y = push_finite(product, PushDoor{batch, factors, {}});
   y.width = m;
-  Adjoint dy;
+  UpWire dy;
   dy.G = Kernel::from(1, [](Index, Index) { return 1.0; });
-  const Pulled at_product = product.pull({batch, factors, {}, y, dy});
-  const Pulled at_act = function.pull({batch, at_gate, {}, act, at_product.dx[0]});
-  Adjoint dx;
-  meet(dx, up.pull({batch, at_x, theta, gate, at_act.dx[0]}).dx[0], n);
-  const double alone = dx.G.trace() + up.pull({batch, at_x, theta, gate, at_product.dx[1]}).dx[0].G.trace();
-  meet(dx, up.pull({batch, at_x, theta, gate, at_product.dx[1]}).dx[0], n);
+  const Pulled at_product = pull_finite(product, PullDoor{batch, factors, {}, y, dy});
+  const Pulled at_act = pull_finite(function, PullDoor{batch, at_gate, {}, act, at_product.dx[0]});
+  UpWire dx;
+  add_adjoints(dx, pull_finite(up, PullDoor{batch, at_x, theta, gate, at_act.dx[0]}).dx[0], n);
+  const double alone = dx.G.trace() + pull_finite(up, PullDoor{batch, at_x, theta, gate, at_product.dx[1]}).dx[0].G.trace();
+  add_adjoints(dx, pull_finite(up, PullDoor{batch, at_x, theta, gate, at_product.dx[1]}).dx[0], n);
 
   Running seen;
   for (Index i = 0; i < draws; ++i) {

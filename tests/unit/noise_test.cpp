@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "stepzero/ops/attention.hpp"
+#include "stepzero/ops/finite/all.hpp"
 #include "stepzero/ops/head_variance.hpp"
 #include "stepzero/ops/kernel_draw.hpp"
 #include "stepzero/ops/multiply.hpp"
@@ -65,14 +66,14 @@ TEST(Noise, OfASumFromDirectionsThatCross) {
   constexpr Index n = 400;
   constexpr double r = 0.3, c = 0.6, size = 0.7;
   const auto pair = [](double cosine, double square) {
-    Moment m;
+    DownWire m;
     m.K = Kernel::from(2, [=](Index t, Index s) { return t == s ? square : square * cosine; });
     return m;
   };
-  const Moment x = pair(r, 1), f = pair(c, size);
+  const DownWire x = pair(r, 1), f = pair(c, size);
   const Batch batch = one_sequence(2);
-  const std::array<const Moment*, 2> both = {&x, &f};
-  const Moment y = Residual{.width = n}.push({batch, both, {}});
+  const std::array<const DownWire*, 2> both = {&x, &f};
+  const DownWire y = push_finite(Residual{.width = n}, PushDoor{batch, both, {}});
   Running cosine;
   for (Index i = 0; i < 20000; ++i) {
     const Tensor<float> z = node_normals(3, "f", i, 2, n);
@@ -98,32 +99,32 @@ TEST(Noise, OfASumFromDirectionsThatCross) {
     cosine.add(both_ways / std::sqrt((1 + size + 2 * dot(x0, f0)) * (1 + size + 2 * dot(x1, f1))));
   }
   const double z = y.K.mean_cosine();
-  EXPECT_NEAR(cosine.variance() / (y.noise * std::pow(1 - z * z, 2)), 1, 0.04);
+  EXPECT_NEAR(cosine.variance() / (y.f.noise * std::pow(1 - z * z, 2)), 1, 0.04);
 }
 
 // Heads mix what differs between tokens: where a draw's tokens differ more, less is left, and the norm behind hands more gradient on.
 TEST(Noise, GradientsGrowWhereTokensDifferMore) {
   const Batch batch = one_sequence(6);
-  Moment m;
+  DownWire m;
   m.K = Kernel::from(6, [](Index t, Index s) { return t == s ? 1 : 0.5; });
-  m.noise = 0.1;
+  m.f.noise = 0.1;
   m.width = 32;
   const Attention op{.heads = 4, .kv_heads = 4, .key_dim = 8, .value_dim = 8, .scale = 0.5};
-  const std::array<const Moment*, 3> x = {&m, &m, &m};
-  const Moment y = op.push({batch, x, {}, {.place = 3, .effort = 1e10}});
-  EXPECT_GT(y.thins, 0.05);
+  const std::array<const DownWire*, 3> x = {&m, &m, &m};
+  const DownWire y = push_finite(op, PushDoor{batch, x, {}, {.place = 3, .effort = 1e10}});
+  EXPECT_GT(y.f.thins, 0.05);
 
-  const std::array<const Moment*, 1> to_norm = {&y};
+  const std::array<const DownWire*, 1> to_norm = {&y};
   const RmsNorm norm{.width = y.width > 0 ? y.width : 32};
   const Law gain{1, 0};
-  const Moment flat = norm.push({batch, to_norm, {&gain, 1}});
-  Adjoint dy;
+  const DownWire flat = push_finite(norm, PushDoor{batch, to_norm, {&gain, 1}});
+  UpWire dy;
   dy.G = Kernel::from(6, [](Index t, Index s) { return t == s ? 1 : 0; });
-  EXPECT_EQ(norm.pull({batch, to_norm, {&gain, 1}, flat, dy}).dx[0].stretch, y.thins);
+  EXPECT_EQ(pull_finite(norm, PullDoor{batch, to_norm, {&gain, 1}, flat, dy}).dx[0].r.stretch, y.f.thins);
 
-  const Pulled plain = op.pull({batch, x, {}, y, dy, {.place = 3, .effort = 1e10}});
-  dy.stretch = 1;
-  const Pulled stretched = op.pull({batch, x, {}, y, dy, {.place = 3, .effort = 1e10}});
+  const Pulled plain = pull_finite(op, PullDoor{batch, x, {}, y, dy, {.place = 3, .effort = 1e10}});
+  dy.r.stretch = 1;
+  const Pulled stretched = pull_finite(op, PullDoor{batch, x, {}, y, dy, {.place = 3, .effort = 1e10}});
   // q and k go with the spread of the draw already, as squares and once: the mean gradient is larger where the two meet
   EXPECT_GT(stretched.dx[0].G.trace() / plain.dx[0].G.trace(), 1.005);
   EXPECT_GT(stretched.dx[0].G.trace() / plain.dx[0].G.trace(), stretched.dx[2].G.trace() / plain.dx[2].G.trace());
@@ -133,14 +134,14 @@ TEST(Noise, GradientsGrowWhereTokensDifferMore) {
 TEST(Noise, OfAProductFromOneInput) {
   constexpr Index n = 300;
   constexpr double rho = 0.6;
-  Moment m;
+  DownWire m;
   m.K = Kernel::from(2, [](Index t, Index s) { return t == s ? 1 : rho; });
   m.width = 1000000;
-  m.noise = 1.0 / n + 1e-6;
-  m.swing = 0.01;
+  m.f.noise = 1.0 / n + 1e-6;
+  m.f.swing = 0.01;
   const Batch batch = one_sequence(2);
-  const std::array<const Moment*, 2> both = {&m, &m};
-  const Moment y = Multiply{.width = 1000000}.push({batch, both, {}});
+  const std::array<const DownWire*, 2> both = {&m, &m};
+  const DownWire y = push_finite(Multiply{.width = 1000000}, PushDoor{batch, both, {}});
   Running square;
   for (Index i = 0; i < 20000; ++i) {
     const Tensor<float> z = node_normals(4, "x", i, 2, n);
@@ -154,10 +155,10 @@ TEST(Noise, OfAProductFromOneInput) {
     square.add(uv * uv / (uu * vv));
   }
   const double apart = 1 - std::pow(rho, 4);
-  EXPECT_NEAR(square.variance() / (y.noise * apart * apart), 1, 0.04);
+  EXPECT_NEAR(square.variance() / (y.f.noise * apart * apart), 1, 0.04);
   // d (1 - rho^2) / (1 - rho^2) = 2 rho / (1 + rho) of d (1 - rho) / (1 - rho)
   const double z = y.K.mean_cosine();  // a little above rho^2: what both are off by together lifts the product
-  EXPECT_NEAR(y.swing / m.swing, std::pow(2 * rho * (1 - rho) / (1 - z), 2), 1e-9);
+  EXPECT_NEAR(y.f.swing / m.f.swing, std::pow(2 * rho * (1 - rho) / (1 - z), 2), 1e-9);
   EXPECT_NEAR(z, rho * rho + std::pow(1 - rho * rho, 2) / n, 1e-6);
 }
 
@@ -181,15 +182,15 @@ TEST(Noise, HeadsThatLookAtTheSameMakeTheSameOfTheirValues) {
 
   // and so fewer values for as many heads have less noise than their channels would
   const Batch batch = one_sequence(6);
-  Moment m;
+  DownWire m;
   m.K = Kernel::from(6, [](Index t, Index s) { return t == s ? 4 : 1; });
-  m.noise = 1.0 / 16;
+  m.f.noise = 1.0 / 16;
   m.width = 16;
   const Attention op{.heads = 4, .kv_heads = 2, .key_dim = 8, .value_dim = 8, .scale = 0.5};
-  const std::array<const Moment*, 3> x = {&m, &m, &m};
-  const Moment y = op.push({batch, x, {}, {.place = 3, .effort = 1e9}});
-  EXPECT_LT(y.noise, 0.95 / 16);
-  EXPECT_GT(y.noise, 0.5 / 16);
+  const std::array<const DownWire*, 3> x = {&m, &m, &m};
+  const DownWire y = push_finite(op, PushDoor{batch, x, {}, {.place = 3, .effort = 1e9}});
+  EXPECT_LT(y.f.noise, 0.95 / 16);
+  EXPECT_GT(y.f.noise, 0.5 / 16);
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ TEST(PredictLong, ShortSequencesAreWhole) {
   const SmallModel m = model(64);
   const Signal s = any(m, 64);
   EXPECT_FALSE(s.extension);
-  const Miss miss = worst(s, predict(m.graph, m.a, m.batch, **find_scheme("gpt2"), {.draws = true}));
+  const Miss miss = worst(s, predict(m.graph, m.a, m.batch, **find_scheme("gpt2"), {}));
   EXPECT_EQ(miss.relative, 0);
   EXPECT_EQ(miss.absolute, 0);
 }

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "stepzero/core/parallel.hpp"
+#include "stepzero/ops/finite/all.hpp"
 #include "stepzero/pass/measure.hpp"
 #include "stepzero/report/json.hpp"
 #include "stepzero/signal/comparison.hpp"
@@ -22,7 +23,7 @@ SmallModel model(const std::vector<std::string>& set, const std::string& tokens,
   return small_model("llama-2-7b", all, tokens, length, sequences);
 }
 
-Signal predicted(const SmallModel& s, const char* scheme, const PredictOptions& options = {}) {
+Signal predicted(const SmallModel& s, const char* scheme, const PredictOptions& options = {.order = Order::fluctuations}) {
   return predict(s.graph, s.a, s.batch, **find_scheme(scheme), options);
 }
 
@@ -137,17 +138,17 @@ TEST(Predict, SampledHeadsAreFiniteAtAnyNoise) {
   const SmallModel m = model({"layers=1"}, "distinct", 48);
   const Attention op{.heads = 64, .kv_heads = 64, .key_dim = 16, .value_dim = 16, .scale = 0.5};
   for (const double channels : {0.5, 1.0, 47.0, 48.5, 49.0, 49.3, 50.0, 60.0, 1e6}) {
-    Moment x;
+    DownWire x;
     x.K = Kernel::from(48, [](Index t, Index s) { return t == s ? 1.0 : 0.3; });
-    x.noise = 1 / channels + 1.0 / 1024;
-    x.swing = 0.3;
+    x.f.noise = 1 / channels + 1.0 / 1024;
+    x.f.swing = 0.3;
     x.width = 1024;
-    const std::vector<const Moment*> inputs = {&x, &x, &x};
-    const Moment y = op.push({m.batch, inputs, {}, {}});
+    const std::vector<const DownWire*> inputs = {&x, &x, &x};
+    const DownWire y = push_finite(op, PushDoor{m.batch, inputs, {}, {}});
     EXPECT_TRUE(y.K.trace() > 0 && y.K.trace() < 1e3) << channels;
-    const Adjoint dy{.G = Kernel::from(48, [](Index t, Index s) { return t == s ? 1.0 : 0.1; })};
-    const Pulled up = op.pull({m.batch, inputs, {}, y, dy, {}});
-    for (const Adjoint& d : up.dx) EXPECT_TRUE(std::isfinite(d.G.trace()) && d.G.trace() > 0) << channels;
+    const UpWire dy(Kernel::from(48, [](Index t, Index s) { return t == s ? 1.0 : 0.1; }));
+    const Pulled up = pull_finite(op, PullDoor{m.batch, inputs, {}, y, dy, {}});
+    for (const UpWire& d : up.dx) EXPECT_TRUE(std::isfinite(d.G.trace()) && d.G.trace() > 0) << channels;
   }
 }
 

@@ -12,6 +12,7 @@
 #include "stepzero/kernels/decompose.hpp"
 #include "stepzero/kernels/fill.hpp"
 #include "stepzero/ops/all.hpp"
+#include "stepzero/ops/finite/all.hpp"
 #include "stepzero/pass/measure.hpp"
 #include "stepzero/report/json.hpp"
 #include "stepzero/theory/predict.hpp"
@@ -113,10 +114,10 @@ TEST(SingleDraw, AttentionIsThatOfRealHeads) {
   Batch batch;
   batch.length = tokens;
   batch.ids.assign(tokens, 0);
-  Moment x;
+  DownWire x;
   x.K = kernel(1, 1, 1, 0.6, 0.3, 0.5);
-  x.settle();
-  const Moment* const inputs[] = {&x, &x, &x};
+  x.f.settle();
+  const DownWire* const inputs[] = {&x, &x, &x};
   const Kernel& G = other();
   Running theory[4], real[4];
   std::mt19937_64 random(3);
@@ -141,8 +142,8 @@ TEST(SingleDraw, AttentionIsThatOfRealHeads) {
   };
   for (Index i = 0; i < draws; ++i) {
     const Draws which{.place = 9, .single = i};
-    const Moment y = op.push({batch, inputs, {}, which});
-    const Pulled pulled = op.pull({batch, inputs, {}, y, {.G = G}, which});
+    const DownWire y = push_finite(op, PushDoor{batch, inputs, {}, which});
+    const Pulled pulled = pull_finite(op, PullDoor{batch, inputs, {}, y, UpWire(G), which});
     theory[0].add(y.K.trace());
     for (std::size_t k = 0; k < 3; ++k) theory[k + 1].add(pulled.dx[k].G.trace());
 
@@ -196,7 +197,8 @@ TEST(SingleDraw, GradientsOfNarrowModelsLeanOnDraws) {
   options.weightless = true;
   options.seeds = 1000;
   const Signal measured = measure(s.graph, s.a, s.batch, options).value();
-  const Signal rules = predict(s.graph, s.a, s.batch, scheme), draws = predict(s.graph, s.a, s.batch, scheme, {.draws = true});
+  const Signal rules = predict(s.graph, s.a, s.batch, scheme, {.order = Order::fluctuations}),
+               draws = predict(s.graph, s.a, s.batch, scheme, {});
   EXPECT_EQ(rules.kernel_draws, 0);
   EXPECT_GE(draws.kernel_draws, 64);
   const Errors by_rules = errors(rules, measured), by_draws = errors(draws, measured);
@@ -209,7 +211,7 @@ TEST(SingleDraw, TheSameNumbersOnAnyNumberOfThreads) {
   const Scheme& scheme = **find_scheme("hf");
   const auto on = [&](int n) {
     set_threads(n);
-    Signal signal = predict(s.graph, s.a, s.batch, scheme, {.draws = true});
+    Signal signal = predict(s.graph, s.a, s.batch, scheme, {});
     set_threads(0);
     EXPECT_GT(signal.kernel_draws, 0);
     return to_json(signal);
@@ -220,14 +222,14 @@ TEST(SingleDraw, TheSameNumbersOnAnyNumberOfThreads) {
 TEST(SingleDraw, WhatIsNotDrawnIsLeftToTheRules) {
   const Scheme& orthogonal = **find_scheme("orthogonal");
   const SmallModel s = small_model("llama-2-7b", {"layers=2", "width=64", "heads=2", "kv_heads=2", "ffn=96", "vocab=100"}, "zipf", 8);
-  EXPECT_EQ(predict(s.graph, s.a, s.batch, orthogonal, {.draws = true}).kernel_draws, 0);
+  EXPECT_EQ(predict(s.graph, s.a, s.batch, orthogonal, {}).kernel_draws, 0);
   const SmallModel experts =
       small_model("mixtral-8x7b", {"layers=1", "width=32", "heads=2", "kv_heads=1", "ffn=48", "vocab=50"}, "zipf", 4);
-  EXPECT_EQ(predict(experts.graph, experts.a, experts.batch, **find_scheme("hf"), {.draws = true}).kernel_draws, 0);
+  EXPECT_EQ(predict(experts.graph, experts.a, experts.batch, **find_scheme("hf"), {}).kernel_draws, 0);
   // logits of which single ones decide, and many of them: drawn anew for every draw they take too long
   const SmallModel sharp = small_model(
       "llama-2-7b", {"layers=1", "width=64", "heads=2", "kv_heads=2", "ffn=96", "vocab=32000", "tied=false", "init_std=1"}, "zipf", 16);
-  EXPECT_EQ(predict(sharp.graph, sharp.a, sharp.batch, **find_scheme("hf"), {.draws = true}).kernel_draws, 0);
+  EXPECT_EQ(predict(sharp.graph, sharp.a, sharp.batch, **find_scheme("hf"), {}).kernel_draws, 0);
 }
 
 }  // namespace

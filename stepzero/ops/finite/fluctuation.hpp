@@ -18,7 +18,7 @@ struct Fluctuation {
   // `sampling` that of x^2 / E[x^2] in one of them (2: Gaussian; 0: a norm fixes it).
   double drift = 0;
   double token_drift = 0;  // the same of a single token, which attention makes larger than that of their mean
-  double lone = 0;  // the part of token_drift that is independent of all <x_t, x_s>, s != t: only attention creates it
+  double lone = 0;         // the part of token_drift that is independent of all <x_t, x_s>, s != t: only attention creates it
   double sampling = 2;
   // The variance over draws of the logarithm of the contrast (the variance between tokens), beyond what `noise` says; and the share
   // of the contrast that lies along the token itself, times the width.
@@ -28,8 +28,8 @@ struct Fluctuation {
   // elsewhere, and the fewer tokens there are the more it matters. A mean over many pairs does not feel it. Empty: none.
   std::vector<double> jitter = {};
   std::vector<double> fresh = {};  // the part of it that was made since the wire left the stream
-  double thins = 0;           // over draws |x|^2 ~ contrast^-thins: attention averages out differences between tokens
-  double flat = 1;            // the share of a token's square along (1, ..., 1), times the width: 1 for independent channels, 0 once centred
+  double thins = 0;                // over draws |x|^2 ~ contrast^-thins: attention averages out differences between tokens
+  double flat = 1;  // the share of a token's square along (1, ..., 1), times the width: 1 for independent channels, 0 once centred
 
   // The limit: no draw differs.
   static Fluctuation none() {
@@ -65,9 +65,9 @@ struct Fluctuation {
 
 // Beside an Adjoint, on the way up: how the gradient goes with the activations of the same draw.
 struct Response {
-  double along = 1;  // the share of the gradient's square along its own token, times the width: 1 at random, 0 behind a norm
-  double twin = 0;   // for y = a o b: the correlation of <da, a> with <db, b>, which both are <dy, y>
-  double flat = 1;   // the share along (1, ..., 1), times the width
+  double along = 1;        // the share of the gradient's square along its own token, times the width: 1 at random, 0 behind a norm
+  double twin = 0;         // for y = a o b: the correlation of <da, a> with <db, b>, which both are <dy, y>
+  double flat = 1;         // the share along (1, ..., 1), times the width
   double damp = 0;         // the gradient at a token falls as the token grows in one draw: G_tt ~ |x_t|^(-2 damp)
   double stretch = 0;      // in one draw the gradient grows with the contrast, to this power
   double weight_gain = 1;  // E<K, G> over draws, in units of the product of the means: the weight's gradient feels their covariance

@@ -67,8 +67,7 @@ inline Pulled pull_finite(const Multiply& op, const PullDoor& p) {
   const double across = 1 - r.along;
   Pulled up = op.pull(p);
   const auto feel = [&](UpWire& d, const DownWire& mine, const DownWire& other) {
-    const double less =
-        r.damp * std::sqrt(other.f.token_drift * p.y.f.token_drift) + (r.damp + across) * other.own_sampling();
+    const double less = r.damp * std::sqrt(other.f.token_drift * p.y.f.token_drift) + (r.damp + across) * other.own_sampling();
     // G ~ |other|^2 |y|^(-2 damp), and the sizes of both go with mine
     const double follows = mine.f.token_drift > 0 ? std::sqrt(other.f.token_drift / mine.f.token_drift) : 0;
     d.G = d.G.scaled(1 - less);

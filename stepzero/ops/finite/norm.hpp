@@ -89,8 +89,7 @@ Pulled pull_finite(const Norm<centred>& op, const PullDoor& p) {
     for (Index s = 0; s < t; ++s) row[s] = entry(s, (3 * x.f.token_drift + x.f.drift) / 4);
     row[t] = entry(t, x.f.token_drift);
   });
-  up.dx[0].r = {
-      .along = 0, .flat = centred ? 0 : r.flat, .damp = 1, .stretch = r.stretch + x.f.thins, .weight_gain = r.weight_gain};
+  up.dx[0].r = {.along = 0, .flat = centred ? 0 : r.flat, .damp = 1, .stretch = r.stretch + x.f.thins, .weight_gain = r.weight_gain};
   up.spread = {{.level = p.x[0]->level(), .noise = 0}};
   return up;
 }
