@@ -3,13 +3,21 @@
 
 #include <algorithm>
 
+#include "stepzero/ops/attention_turn.hpp"
+
 namespace stepzero {
 
 namespace {
 
+// Heads that do not turn, or queries and keys by the same angles.
+bool one_turn(const Attention& op, const Moment& q, const Moment& k) {
+  if (q.rotary == nullptr || k.rotary == nullptr) return q.rotary == k.rotary;
+  return !op.cross && !k.tail && q.before_heads && k.before_heads && turn_alike(*q.rotary, *k.rotary);
+}
+
 // The series is good where scores are small and nothing but their variance matters.
 bool series_serves(const Attention& op, const Moment& q, const Moment& k) {
-  if (op.softcap > 0 || !op.alibi.empty() || op.buckets > 0 || q.unit_heads || q.rotary != nullptr) return false;
+  if (op.softcap > 0 || !op.alibi.empty() || op.buckets > 0 || q.unit_heads || k.unit_heads || !one_turn(op, q, k)) return false;
   double top_q = 0, top_k = 0;
   for (Index t = 0; t < q.K.tokens(); ++t) {
     top_q = std::max(top_q, q.K(t, t));
