@@ -35,6 +35,25 @@ Matrix times(const Matrix& m, const Kernel& K) {
   return out;
 }
 
+Matrix times(const Kernel& K) { return times(ones(K.tokens()), K); }
+
+// A matrix, of which the sums over what two tokens see are wanted, times so high a power of what a turn leaves.
+struct Sum {
+  Matrix of;
+  int power;
+};
+std::vector<Kernel> sums_over(const Sight& sight, const std::vector<Sum>& list) {
+  std::vector<Kernel> out(list.size());
+  const auto one = [&](Index i) {
+    const Sum& sum = list[static_cast<std::size_t>(i)];
+    out[static_cast<std::size_t>(i)] = sum.power > 0 ? sight.both(sum.of, sum.power) : sight.flat().both(sum.of);
+  };
+  const bool small = !list.empty() && list[0].of.rows() < 128;  // threads cost more than they save
+  if (!small) parallel_for(std::ssize(list), one);
+  for (Index i = 0; small && i < std::ssize(list); ++i) one(i);
+  return out;
+}
+
 // The kernel that a side has before its heads turn.
 const Kernel& before_turn(const Moment& m) { return m.rotary != nullptr ? *m.before_heads : m.K; }
 
@@ -60,14 +79,15 @@ class Series {
     // where values are keys up to a factor, and nothing turns, the sums of Kk^p o Kv are those of Kk^(p + 1)
     const bool alike = turn_ == nullptr && v_.same_up_to_scale(k_) && k_(0, 0) > 0;
     z_.push_back(Kernel::from(tokens_, [&](Index t, Index s) { return keys_.count(t) * keys_.count(s); }));
-    Matrix power = ones(tokens_);
-    for (int p = 0; p < powers_; ++p) {
-      if (!alike) s_.push_back(p == 0 ? keys_.flat().both(times(power, v_)) : keys_.both(times(power, v_), p));
-      if (!alike && p + 1 == powers_) break;
-      power = times(power, k_);
-      z_.push_back(keys_.both(power, p + 1));
-      if (alike) s_.push_back(z_.back().scaled(v_(0, 0) / k_(0, 0)));
-    }
+    std::vector<Matrix> of_keys;  // Kk^p
+    of_keys.push_back(ones(tokens_));
+    while (std::ssize(of_keys) < powers_ + alike) of_keys.push_back(times(of_keys.back(), k_));
+    std::vector<Sum> list;
+    for (int p = 0; !alike && p < powers_; ++p) list.push_back({times(of_keys[static_cast<std::size_t>(p)], v_), p});
+    for (int p = 1; p < std::ssize(of_keys); ++p) list.push_back({std::move(of_keys[static_cast<std::size_t>(p)]), p});
+    const std::vector<Kernel> all = sums_over(keys_, list);
+    for (std::size_t i = 0; i < all.size(); ++i) (!alike && i < static_cast<std::size_t>(powers_) ? s_ : z_).push_back(all[i]);
+    for (std::size_t p = 1; alike && p < z_.size(); ++p) s_.push_back(z_[p].scaled(v_(0, 0) / k_(0, 0)));
   }
 
   [[nodiscard]] Kernel output() const {
@@ -121,7 +141,7 @@ class Series {
     const Kernel tilt = tilts(key_spread);
     const Matrix hv = own_part(v_), hk = own_part(k_);
     const auto [gq, extra] =
-        pull_query(G, tilt, traces(keys_, y, times(ones(tokens_), k_), s_[1], z_[1]), symmetric_product(keys_.places(hv), keys_.places(hk)));
+        pull_query(G, tilt, traces(keys_, y, times(k_), s_[1], z_[1]), symmetric_product(keys_.places(hv), keys_.places(hk)));
     const Kernel gk = pull_key(G, y, tilt, queries, q_);
     const double plain = frobenius(k_, gk);
     up.dx.push_back({.G = gq});
@@ -172,12 +192,10 @@ class Series {
       const Kernel::Row g = G.row(t);
       for (Index s = 0; s <= t; ++s) row[s] = g[s] / bottom[s];
     });
-    std::vector<Kernel> h;
-    Matrix power = ones(tokens_);
-    for (int p = 0; p < powers_; ++p) {
-      power = times(power, p == 0 ? z : q_.scaled(gain_ / p));
-      h.push_back(p == 0 ? queries.flat().both(power) : queries.both(power, p));
-    }
+    std::vector<Sum> parts;
+    parts.push_back({times(z), 0});
+    for (int p = 1; p < powers_; ++p) parts.push_back({times(parts.back().of, q_.scaled(gain_ / p)), p});
+    const std::vector<Kernel> h = sums_over(queries, parts);
     return Kernel::from_rows(tokens_, [&](Index j, double* __restrict row) {
       const Kernel::Row k = k_.row(j);
       std::fill_n(row, j + 1, 0.0);
@@ -268,8 +286,12 @@ class Series {
         means(t, s) = y(s, t);
       }
     }
-    const Kernel all = queries.both(h), mean = queries.both(u);
     const Matrix cross = queries.cross(h, means);
+    std::vector<Sum> list;
+    list.push_back({std::move(h), 1});
+    list.push_back({std::move(u), 1});
+    const std::vector<Kernel> sums = sums_over(queries, list);
+    const Kernel &all = sums[0], &mean = sums[1];
     return Kernel::from(tokens_, [&](Index j, Index l) {
       return gain_ * (v_(j, l) * all(j, l) - cross(j, l) - cross(l, j) + mean(j, l));  // (12)
     });
@@ -282,7 +304,7 @@ class Series {
       return Kernel::from(tokens_, [&](Index t, Index s) { return K(t, s) * turn_->side(distance(t, s)); });
     };
     const Sight keys = keys_.flat();
-    const Matrix k = times(ones(tokens_), side(k_)), r = times(ones(tokens_), side(Kernel(ones(tokens_))));
+    const Matrix k = times(side(k_)), r = times(side(Kernel(ones(tokens_))));
     const Kernel trace = traces(keys, y, k, keys.both(times(k, v_)), keys.both(k));
     Matrix turned_k(tokens_, tokens_);
     gemm(Trans::no, Trans::no, 1.0, View<const double>(hk), View<const double>(r), 0.0, turned_k.view());

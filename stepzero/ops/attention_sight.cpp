@@ -1,10 +1,10 @@
 #include "stepzero/ops/attention_sight.hpp"
 
-#include <array>
 #include <cmath>
 #include <numeric>
 
 #include "stepzero/kernels/gemm.hpp"
+#include "stepzero/kernels/wave_sums.hpp"
 
 namespace stepzero {
 
@@ -55,18 +55,39 @@ Matrix product_with(Trans turned, const Matrix& a, const Matrix& r) {
   return out;
 }
 
-// r by distance, next to each other: (l, y) has f(y - l)
-template <class F>
-Matrix by_distance(Index rows, Index cols, const F& f) {
-  Matrix out(rows, cols);
-  for (Index l = 0; l < rows; ++l) {
-    for (Index y = 0; y < cols; ++y) out(l, y) = f(y - l);
+// A square matrix (or its transpose) times the matrix of f(y - l) for first <= y - l < first + f.size(), and 0 beyond: column y
+// from a few of the rows.
+class Distances {
+ public:
+  Distances(Index rows, Index cols, Index first, const std::vector<double>& f)
+      : r_(rows, cols), first_(first), last_(first + std::ssize(f) - 1) {
+    for (Index l = 0; l < rows; ++l) {
+      std::fill_n(r_.view().row(l), cols, 0.0);
+      const Index begin = std::clamp<Index>(l + first_, 0, cols), end = std::clamp<Index>(l + last_ + 1, 0, cols);
+      std::copy_n(f.begin() + (begin - l - first_), std::max<Index>(end - begin, 0), r_.view().row(l) + begin);
+    }
   }
-  return out;
-}
+  [[nodiscard]] Matrix after(const Matrix& a, Trans turned) const {
+    const Alone alone;  // too small to share
+    Matrix out(a.rows(), r_.cols());
+    const Index step = std::max<Index>(16, (r_.cols() + 3) / 4);
+    for (Index y = 0; y < r_.cols(); y += step) {
+      const Index columns = std::min(step, r_.cols() - y);
+      const Index begin = std::clamp<Index>(y - last_, 0, r_.rows()), end = std::clamp<Index>(y + columns - first_, begin, r_.rows());
+      const View<const double> x = a.view(), r = r_.view();
+      gemm(turned, Trans::no, 1.0, turned == Trans::no ? x.columns(begin, end - begin) : x.slice(begin, end - begin),
+           r.slice(begin, end - begin).columns(y, columns), 0.0, out.view().columns(y, columns));
+    }
+    return out;
+  }
 
-constexpr Index lanes = 4;  // waves at a time
-using Lanes = std::array<double, lanes>;
+ private:
+  Matrix r_;
+  Index first_, last_;
+};
+
+using kernels::Lanes;
+constexpr Index lanes = kernels::waves_together;
 
 // cos(w p) and sin(w p) of some waves, times the root of their weights, for |p| below the length of a sequence.
 class Waves {
@@ -144,12 +165,17 @@ void Sight::add_block(const Matrix& B, Index first, Index second, const std::vec
     for (Index y = 0; y < n; ++y) a(i, y) = B(token(first, i), token(second, y));
   }
   // What row i of the matrix adds as the last that a token sees, with the columns up to y; and what it takes along as it leaves.
-  const Matrix last = by_distance(n, whole, [&](Index d) { return d >= 0 && d <= width ? r[d] : 0.0; });
-  const Matrix adds = product_with(Trans::no, a, last), adds_column = product_with(Trans::yes, a, last);
-  const bool leaves = width + 1 < whole;
-  const Matrix gone = leaves ? by_distance(n, whole, [&](Index d) { return d >= 1 && d <= width + 1 ? r[width + 1 - d] : 0.0; }) : Matrix();
-  const Matrix takes = leaves ? product_with(Trans::no, a, gone) : Matrix();
-  const Matrix takes_column = leaves ? product_with(Trans::yes, a, gone) : Matrix();
+  const bool alike = first == second;  // a is symmetric
+  const Distances reach(n, whole, 0, {r.begin(), r.begin() + width + 1});
+  const Matrix adds = reach.after(a, Trans::no), other = alike ? Matrix() : reach.after(a, Trans::yes);
+  const Matrix& adds_column = alike ? adds : other;
+  Matrix takes, other_takes;
+  if (width + 1 < whole) {
+    const Distances gone(n, whole, 1, {r.rend() - (width + 1), r.rend()});
+    takes = gone.after(a, Trans::no);
+    if (!alike) other_takes = gone.after(a, Trans::yes);
+  }
+  const Matrix& takes_column = alike ? takes : other_takes;
   std::vector<double> above(static_cast<std::size_t>(whole) + 1, 0.0), here(above);
   for (Index i = 0; i < whole; ++i) {
     for (Index y = 0; y < whole; ++y) {
@@ -199,14 +225,11 @@ void Sight::add_waves(const Matrix& B, const Matrix& y, Index first, Matrix& out
   const Index n = B.rows();
   const Waves turns(turn_->waves(), first, length_);
   std::vector<Lanes> re(static_cast<std::size_t>(n), Lanes{}), im(re), re_sum(static_cast<std::size_t>(n) + 1, Lanes{}), im_sum(re_sum);
+  std::vector<Index> begins, ends;
+  for (const Range& r : ranges_) begins.push_back(r.begin), ends.push_back(r.end);
   const auto add_row = [&](Index j, double sign) {
-    const double* const row = B.view().row(j);
-    const Lanes *c = &turns.cos(-place(j)), *s = &turns.sin(-place(j));
-    for (Index l0 = 0; l0 < n; l0 += length_) {
-      for (Index i = 0; i < length_; ++i) {
-        const double b = sign * row[l0 + i];
-        for (Index k = 0; k < lanes; ++k) re[l0 + i][k] += b * c[i][k], im[l0 + i][k] += b * s[i][k];
-      }
+    for (Index l = 0; l < n; l += length_) {
+      kernels::add_turned(&B(j, l), sign, &turns.cos(-place(j)), &turns.sin(-place(j)), &re[l], &im[l], static_cast<std::size_t>(length_));
     }
   };
   Range now{0, 0};
@@ -214,23 +237,10 @@ void Sight::add_waves(const Matrix& B, const Matrix& y, Index first, Matrix& out
     const Range see = range(t);
     for (; now.end < see.end; ++now.end) add_row(now.end, 1);
     for (; now.begin < see.begin; ++now.begin) add_row(now.begin, -1);
-    for (Index l = 0; l < n; ++l) {
-      const double weight = y(t, l);
-      for (Index k = 0; k < lanes; ++k) {
-        re_sum[l + 1][k] = re_sum[l][k] + weight * re[l][k];
-        im_sum[l + 1][k] = im_sum[l][k] + weight * im[l][k];
-      }
-    }
-    double* const row = out.view().row(t);
-    const Lanes *c = &turns.cos(place(t)), *d = &turns.sin(place(t));
-    for (Index s = 0; s < n; ++s) {
-      const Range by = range(s);
-      const Index p = place(s);
-      double sum[lanes];
-      for (Index k = 0; k < lanes; ++k) {
-        sum[k] = c[-p][k] * (re_sum[by.end][k] - re_sum[by.begin][k]) - d[-p][k] * (im_sum[by.end][k] - im_sum[by.begin][k]);
-      }
-      row[s] += (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    kernels::sum_along(y.view().row(t), re.data(), im.data(), re_sum.data(), im_sum.data(), static_cast<std::size_t>(n));
+    for (Index s = 0; s < n; s += length_) {
+      kernels::add_real_parts(&turns.cos(place(t)), &turns.sin(place(t)), re_sum.data(), im_sum.data(), &begins[s], &ends[s], &out(t, s),
+                              static_cast<std::size_t>(length_));
     }
   }
 }

@@ -30,17 +30,20 @@ std::vector<TurnedCase> turned_cases() {
           {"Window", {.window = 4}, turned_width}};
 }
 
+// Tokens of one size.
 Kernel token_kernel(double common, double slope) {
-  return Kernel::from(turned_tokens, [=](Index t, Index s) {
-    const double x = static_cast<double>(t - s);
-    return common + (1 - common) * (t == s ? 1 : 0.4 * std::exp(-0.3 * x * x)) + slope * std::cos(1.3 * static_cast<double>(t)) * std::cos(1.3 * static_cast<double>(s));
+  const Kernel K = Kernel::from(turned_tokens, [=](Index t, Index s) {
+    const double x = static_cast<double>(t - s), apart = t == s ? 1 : 0.4 * std::exp(-0.3 * x * x);
+    return common + (1 - common) * apart + slope * std::cos(1.3 * static_cast<double>(t)) * std::cos(1.3 * static_cast<double>(s));
   });
+  return Kernel::from(turned_tokens, [&](Index t, Index s) { return K(t, s) / std::sqrt(K(t, t) * K(s, s)); });
 }
 
 // A head: what reaches its queries and keys in the mean over values and gradients, before the turn and after it.
 struct HeadMeans {
-  Matrix y = Matrix(turned_tokens, turned_tokens), gv = Matrix(turned_tokens, turned_tokens);
-  std::array<Matrix, 2> q = {Matrix(turned_tokens, turned_tokens), Matrix(turned_tokens, turned_tokens)}, k = {Matrix(turned_tokens, turned_tokens), Matrix(turned_tokens, turned_tokens)};  // before, after
+  static Matrix square() { return {turned_tokens, turned_tokens}; }
+  Matrix y = square(), gv = square();
+  std::array<Matrix, 2> q = {square(), square()}, k = {square(), square()};  // before the turn, after it
 
   [[nodiscard]] std::array<Matrix*, 6> all() { return {&y, &gv, &q[0], &q[1], &k[0], &k[1]}; }
 };
