@@ -64,10 +64,8 @@ Pulled pull_single(const Attention& op, const PullDoor& p) {
   const auto side = [&](std::size_t part) {
     const Kernel g = mean_of(sums[part], share);
     if (!maker.turns()) return Adjoint{.G = g, .before_rotary = g};
-    // sizes that are put right spoil what cancels over the tokens, of which a weight's gradient is made where they are alike
-    const Kernel drawn = mean_of(sums[part + 3], share), before = with_sizes(drawn, drawn, g);
-    const double plain = frobenius(p.x[2]->K, before);
-    return Adjoint{.G = g, .before_rotary = before, .weight_gain = plain > 0 ? frobenius(p.x[2]->K, drawn) / plain : 1};
+    // not put to the sizes of g, which are known: what cancels over the tokens would be spoilt, and biases and weights are made of it
+    return Adjoint{.G = g, .before_rotary = mean_of(sums[part + 3], share)};
   };
   return {{side(0), side(1), {.G = mean_of(sums[2], share)}}, {}};
 }
