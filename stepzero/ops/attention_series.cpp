@@ -144,8 +144,9 @@ class Series {
         pull_query(G, tilt, traces(keys_, y, times(k_), s_[1], z_[1]), symmetric_product(keys_.places(hv), keys_.places(hk)));
     const Kernel gk = pull_key(G, y, tilt, queries, q_);
     const double plain = frobenius(k_, gk);
-    up.dx.push_back({.G = gq});
-    up.dx.push_back({.G = gk, .weight_gain = plain > 0 ? 1 + extra / plain : 1});
+    const double level = weights_level(gq, gk);
+    up.dx.push_back({.G = gq, .level = level});
+    up.dx.push_back({.G = gk, .level = level, .weight_gain = plain > 0 ? 1 + extra / plain : 1});
     up.dx.push_back({.G = pull_value(G, queries)});
     if (turn_ != nullptr) add_turned(G, y, tilt, queries.flat(), hv, hk, up);
     return up;
@@ -295,6 +296,29 @@ class Series {
     return Kernel::from(tokens_, [&](Index j, Index l) {
       return gain_ * (v_(j, l) * all(j, l) - cross(j, l) - cross(l, j) + mean(j, l));  // (12)
     });
+  }
+
+  // How much the squares of the weights' gradients vary. Those of a head are products of two Gaussians, and vary by
+  // twice the sameness of what queries and what keys get; what keys and values are made from is one for all heads, and stands in the
+  // gradient three times.
+  [[nodiscard]] double weights_level(const Kernel& gq, const Kernel& gk) const {
+    const auto share = [&](const Kernel& K, const Kernel& G) {
+      Matrix out(tokens_, tokens_);
+      const double size = frobenius(K, G);
+      gemm(Trans::no, Trans::no, size > 0 ? 1 / size : 0, View<const double>(times(K)), View<const double>(times(G)), 0.0, out.view());
+      return out;
+    };
+    const Matrix q = share(q_, gq), k = share(k_, gk);
+    double of_q = 0, of_k = 0, of_both = 0;
+    for (Index t = 0; t < tokens_; ++t) {
+      for (Index s = 0; s < tokens_; ++s) {
+        of_q += q(t, s) * q(s, t);
+        of_k += k(t, s) * k(s, t);
+        of_both += (q(t, s) + 2 * k(t, s)) * (q(s, t) + 2 * k(s, t));
+      }
+    }
+    const double of_head = 2 * of_q * of_k + 2 * (of_q + 2 * of_k) / static_cast<double>(op_.key_dim);
+    return of_head / static_cast<double>(op_.heads) + 2 * noise_ * of_both;
   }
 
   // What is known so far is before the turn. After it queries and keys have the kernels of turned wires, and places no say.
