@@ -1,11 +1,13 @@
 // The moment doors of attention by a series in the score variance.
 //
 // Where the scores' variance is small the weights are nearly uniform, and with v = c^2 dk Kq_ts
-//     E[A_tj A_sl] = exp(v Kk_jl) / Z,   K_o = sum_p v^p/p! S_p / sum_p v^p/p! Z_p
-// with S_p, Z_p sums of Kk^p o Kv and Kk^p over the rectangle of keys that t and s see: one integral image a power.
-// Gradients of q and k take uniform weights; q and k's share of the sampling noise of the kernels (Moment::noise) adds
-//     tr(P_t Kv) tr(P_s Kk) noise
-// to tr(P_t Kv P_s Kk), since k and v are made from the same draw of their input.
+//     E[A_tj A_sl] = exp(v Kk_jl r) / Z,   K_o = sum_p v^p/p! S_p / sum_p v^p/p! Z_p
+// with S_p, Z_p sums of (Kk r)^p o Kv and (Kk r)^p over the keys of t times those of s (attention_sight.hpp). r is 1 without a rotation;
+// with one Kq, Kk are the kernels before the turn, and r = r((t - s) - (j - l)) of attention_turn.hpp.
+// Gradients of q and k take uniform weights and the first order of what bends them (tilts); q and k's share of the sampling noise of the
+// kernels (Moment::noise) adds
+//     sum_jl (P_t Kv)_jj (P_s Kk)_ll r noise
+// to tr(P_t Kv P_s (Kk r)), since k and v are made from the same draw of their input.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -157,6 +159,12 @@ class Series {
   [[nodiscard]] double turned(Index p) const { return turn_ != nullptr ? turn_->score(p) : 1; }
   [[nodiscard]] Index distance(Index t, Index s) const { return t % length_ - s % length_; }
 
+  // f(t - s) K_ts
+  template <class F>
+  [[nodiscard]] Kernel by_distance(const Kernel& K, const F& f) const {
+    return Kernel::from(tokens_, [&](Index t, Index s) { return K(t, s) * f(distance(t, s)); });
+  }
+
   // sum_tsjl (Kq_ts Kk_jl r)^2 in units of the square of sum_tj Kq_tt Kk_jj r(0); without a turn that is `flat`
   [[nodiscard]] double same_scores(double flat) const {
     if (turn_ == nullptr) return flat;
@@ -220,19 +228,26 @@ class Series {
     return out;
   }
 
-  // What weights that lean away from uniform make of the gradient, to first order in the scores' covariance, for keys that differ alike
-  // (m_t: the square of what one of them differs by): both lean to the same keys, and each to fewer.
+  // What weights that lean away from uniform make of the gradient, to first order in the scores' covariance, in units of what uniform
+  // ones make of it: both lean to the same keys, and each to fewer.
   [[nodiscard]] Kernel tilts(const std::vector<double>& key_spread) const {
-    std::vector<double> m, own;
+    const Kernel K = by_distance(k_, [&](Index p) { return turned(p); });
+    const Sight flat = keys_.flat();
+    const Matrix means = flat.means(K);
+    const Kernel squares = flat.both(times(times(K), K));
+    std::vector<double> same, fewer;
     for (Index t = 0; t < tokens_; ++t) {
-      const double n = keys_.count(t);
-      m.push_back(n > 1 ? std::max(key_spread[t], 0.0) * n / (n - 1) : 0);
-      own.push_back(gain_ * q_(t, t) * m[t] * (1 / n + 1 / static_cast<double>(op_.key_dim)));
+      const Sight::Range see = keys_.range(t);
+      const double n = keys_.count(t), apart = n * key_spread[t];  // the trace of the keys' kernel, centred
+      double rows = 0;
+      for (Index j = see.begin; j < see.end; ++j) rows += means(t, j) * means(t, j);
+      const double q = std::max(squares(t, t) - 2 * n * rows + z_[1](t, t) * z_[1](t, t) / (n * n), 0.0);  // the square of the same
+      const bool differ = apart > 1e-9 * n * k_(t, t);
+      same.push_back(differ ? std::sqrt(std::max(apart - q / apart, 0.0) / n) : 0);
+      fewer.push_back(differ ? gain_ * q_(t, t) * (q / apart + apart / static_cast<double>(op_.key_dim)) / n : 0);
     }
-    const double whole = turned(0);
     return Kernel::from(tokens_, [&](Index t, Index s) {
-      const double common = gain_ * q_(t, s) * turned(distance(t, s)) / whole * std::sqrt(m[t] * m[s]);
-      return 1 + common * (1 - 2 / std::sqrt(keys_.count(t) * keys_.count(s))) - own[t] - own[s];
+      return 1 + gain_ * q_(t, s) * turned(distance(t, s)) / turned(0) * same[t] * same[s] - fewer[t] - fewer[s];
     });
   }
 
@@ -324,9 +339,7 @@ class Series {
   // What is known so far is before the turn. After it queries and keys have the kernels of turned wires, and places no say.
   void add_turned(const Kernel& G, const Matrix& y, const Kernel& tilt, const Sight& queries, const Matrix& hv, const Matrix& hk,
                   Pulled& up) const {
-    const auto side = [&](const Kernel& K) {
-      return Kernel::from(tokens_, [&](Index t, Index s) { return K(t, s) * turn_->side(distance(t, s)); });
-    };
+    const auto side = [&](const Kernel& K) { return by_distance(K, [&](Index p) { return turn_->side(p); }); };
     const Sight keys = keys_.flat();
     const Matrix k = times(side(k_)), r = times(side(Kernel(ones(tokens_))));
     const Kernel trace = traces(keys, y, k, keys.both(times(k, v_)), keys.both(k));
