@@ -12,6 +12,18 @@
 
 namespace stepzero {
 
+namespace {
+
+// A rotation leaves each token's size, and g has it without the noise of drawn gradients. What that changes is taken off the pairs: the
+// gradient of a bias is the sum of all entries, over which nearly everything may cancel.
+Kernel with_known_sizes(const Kernel& drawn, const Kernel& g) {
+  const double pairs = static_cast<double>(g.tokens() * (g.tokens() - 1));
+  const double more = pairs > 0 ? (g.trace() - drawn.trace()) / pairs : 0;
+  return Kernel::from(g.tokens(), [&](Index t, Index s) { return t == s ? g(t, t) : drawn(t, s) - more; });
+}
+
+}  // namespace
+
 Moment push_single(const Attention& op, const PushDoor& p) {
   const HeadMaker maker(op, p.batch, p.x, p.theta, p.draws);
   const auto heads = std::make_shared<std::vector<HeadMaker::Head>>();  // they stay for the way up
@@ -64,8 +76,9 @@ Pulled pull_single(const Attention& op, const PullDoor& p) {
   const auto side = [&](std::size_t part) {
     const Kernel g = mean_of(sums[part], share);
     if (!maker.turns()) return Adjoint{.G = g, .before_rotary = g};
-    // not put to the sizes of g, which are known: what cancels over the tokens would be spoilt, and biases and weights are made of it
-    return Adjoint{.G = g, .before_rotary = mean_of(sums[part + 3], share)};
+    const Kernel drawn = mean_of(sums[part + 3], share), before = with_known_sizes(drawn, g);
+    const double plain = frobenius(p.x[2]->K, before);
+    return Adjoint{.G = g, .before_rotary = before, .weight_gain = plain > 0 ? frobenius(p.x[2]->K, drawn) / plain : 1};
   };
   return {{side(0), side(1), {.G = mean_of(sums[2], share)}}, {}};
 }

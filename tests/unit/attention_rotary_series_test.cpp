@@ -1,6 +1,7 @@
 // Attention with rotary positions and small scores: what its series says against drawn heads, and uniform weights against plain sums.
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -61,7 +62,7 @@ class TurnedAttention : public testing::TestWithParam<TurnedCase> {
     op_.key_dim = op_.value_dim = dk;
   }
 
-  [[nodiscard]] HeadVector turn(const HeadVector& x, Index places) const {
+  [[nodiscard]] HeadVector turned_by(const HeadVector& x, Index places) const {
     HeadVector y = x;
     const Index half = rotary_.turned / 2;
     for (Index i = 0; i < half; ++i) {
@@ -83,7 +84,7 @@ class TurnedAttention : public testing::TestWithParam<TurnedCase> {
     std::array<std::vector<std::vector<HeadVector>>, 2> turned;  // queries' and keys', at [t][j]: turned to j - t, t - j
     for (Index t = 0; t < n; ++t) {
       turned[0].emplace_back(), turned[1].emplace_back();
-      for (Index j = 0; j < n; ++j) turned[0][t].push_back(turn(q[t], t - j)), turned[1][t].push_back(turn(k[j], j - t));
+      for (Index j = 0; j < n; ++j) turned[0][t].push_back(turned_by(q[t], t - j)), turned[1][t].push_back(turned_by(k[j], j - t));
     }
     for (Matrix* m : out.all()) std::fill_n(m->data(), n * n, 0.0);
     const double c = op_.scale * op_.scale;
@@ -111,16 +112,16 @@ class TurnedAttention : public testing::TestWithParam<TurnedCase> {
     return out;
   }
 
-  [[nodiscard]] HeadMeans predicted(double size) const {
+  [[nodiscard]] HeadMeans predicted(double size, double noise = 0) const {
     const Kernel K = k_.scaled(size);
     Moment q, k, v;
-    for (Moment* m : {&q, &k, &v}) m->width = 64 * dk, m->noise = 1.0 / (64 * dk);
+    for (Moment* m : {&q, &k, &v}) m->width = 64 * dk, m->noise = noise + 1.0 / (64 * dk);
     q.K = k.K = K;
     v.K = v_;
-    Rotary heads = rotary_;
-    heads.heads = 64;
+    Rotary turn = rotary_;
+    turn.heads = 64;
     const std::array<const Moment*, 1> side = {&k};
-    const Moment turned = heads.push({batch_, side, {}});
+    const Moment turned = turn.push({batch_, side, {}});
     const std::array<const Moment*, 3> x = {&turned, &turned, &v};
     const Moment y = op_.push({batch_, x, {}});
     const Pulled up = op_.pull({batch_, x, {}, y, {.G = G_}});
@@ -141,7 +142,7 @@ class TurnedAttention : public testing::TestWithParam<TurnedCase> {
       const Attention::Range see = op_.visible(t, n);
       double sum = 0;
       for (Index j = 0; j < n; ++j) {
-        A(t, j) = j >= see.begin && j < see.end ? std::exp(op_.scale * dot(turn(q[t], t), turn(k[j], j))) : 0;
+        A(t, j) = j >= see.begin && j < see.end ? std::exp(op_.scale * dot(turned_by(q[t], t), turned_by(k[j], j))) : 0;
         sum += A(t, j);
       }
       for (Index j = 0; j < n; ++j) A(t, j) /= sum;
@@ -181,9 +182,8 @@ TEST_P(TurnedAttention, OfUniformWeightsIsPlainSums) {
   const HeadMeans seen = predicted(size);
   const std::vector<HeadVector> none(n, HeadVector{});
   const Matrix A = weights(none, none);
-  Matrix gq(n, n), gk(n, n);
-  std::fill_n(gq.data(), n * n, 0.0);
-  std::fill_n(gk.data(), n * n, 0.0);
+  HeadMeans plain;
+  for (Matrix* m : plain.all()) std::fill_n(m->data(), n * n, 0.0);
   for (Index t = 0; t < n; ++t) {
     for (Index s = 0; s < n; ++s) {
       for (Index j = 0; j < n; ++j) {
@@ -193,15 +193,19 @@ TEST_P(TurnedAttention, OfUniformWeightsIsPlainSums) {
             for (Index f = 0; f < n; ++f) part += A(t, j) * ((j == e) - A(t, e)) * v_(e, f) * A(s, l) * ((l == f) - A(s, f));
           }
           part *= op_.scale * op_.scale * G_(t, s);
-          gq(t, s) += part * mean(t - s - j + l, k_, j, l);
-          gk(j, l) += part * mean(t - s - j + l, k_, t, s);
+          plain.q[0](t, s) += part * mean(t - s - j + l, k_, j, l);
+          plain.k[0](j, l) += part * mean(t - s - j + l, k_, t, s);
+          plain.q[1](t, s) += part * mean(j - l, k_, j, l);
+          plain.k[1](j, l) += part * mean(t - s, k_, t, s);
         }
       }
     }
   }
-  for (Index e = 0; e < n * n; ++e) {
-    EXPECT_NEAR(seen.q[0].data()[e] / size, gq.data()[e] / size, 1e-5) << e;
-    EXPECT_NEAR(seen.k[0].data()[e] / size, gk.data()[e] / size, 1e-5) << e;
+  for (std::size_t side = 0; side < 2; ++side) {
+    for (Index e = 0; e < n * n; ++e) {
+      EXPECT_NEAR(seen.q[side].data()[e] / size, plain.q[side].data()[e] / size, 1e-5) << e;
+      EXPECT_NEAR(seen.k[side].data()[e] / size, plain.k[side].data()[e] / size, 1e-5) << e;
+    }
   }
 }
 
@@ -249,7 +253,95 @@ TEST_P(TurnedAttention, OfSmallScoresIsTheMeanOfDrawnHeads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Masks, TurnedAttention, testing::ValuesIn(turned_cases()), [](const auto& info) { return info.param.name; });
+// Keys and values made from one draw of their input, a sample covariance of few channels: what it adds to the gradient of the queries.
+TEST_P(TurnedAttention, FeelsTheNoiseThatKeysAndValuesShare) {
+  constexpr double size = 1e-6;
+  constexpr int channels = 25, draws = 3000;
+  op_.scale = 0.3;
+  v_ = k_;
+  const std::vector<HeadVector> none(n, HeadVector{});
+  const Matrix A = weights(none, none);
+  std::vector<double> r(2 * n - 1);  // dk r
+  for (Index p = 0; p < std::ssize(r); ++p) {
+    r[p] = static_cast<double>(dk - rotary_.turned);
+    for (Index i = 0; i < rotary_.turned / 2; ++i) r[p] += 2 * std::cos(static_cast<double>(p) * rotary_.frequency(i));
+  }
+  const Tensor<float> root = kernels::root(k_, 1);
+  std::mt19937 bits(4);
+  std::normal_distribution<double> normal(0, 1 / std::sqrt(static_cast<double>(channels)));
+  double drawn = 0;  // sum of the gradient's kernel over all pairs of tokens
+  for (int i = 0; i < draws; ++i) {
+    Matrix x(n, channels), K(n, n), KA(n, n);
+    std::fill_n(x.data(), x.size(), 0.0);
+    for (int c = 0; c < channels; ++c) {
+      for (Index e = 0; e < n; ++e) {
+        const double z = normal(bits);
+        for (Index t = e; t < n; ++t) x(t, c) += static_cast<double>(root(e, t)) * z;
+      }
+    }
+    for (Index j = 0; j < n; ++j) {
+      for (Index l = 0; l < n; ++l) K(j, l) = std::inner_product(&x(j, 0), &x(j, 0) + channels, &x(l, 0), 0.0);
+    }
+    for (Index j = 0; j < n; ++j) {
+      for (Index s = 0; s < n; ++s) KA(j, s) = std::inner_product(&K(j, 0), &K(j, 0) + n, &A(s, 0), 0.0);
+    }
+    for (Index t = 0; t < n; ++t) {
+      for (Index s = 0; s < n; ++s) {
+        double whole = 0;
+        for (Index j = 0; j < n; ++j) whole += A(t, j) * KA(j, s);
+        for (Index j = 0; j < n; ++j) {
+          for (Index l = 0; l < n; ++l) {
+            const double centred = A(t, j) * A(s, l) * (K(j, l) - KA(j, s) - KA(l, t) + whole);
+            drawn += G_(t, s) * centred * K(j, l) * r[std::abs(t - s - j + l)] * op_.scale * op_.scale * size / draws;
+          }
+        }
+      }
+    }
+  }
+  const auto sum = [&](double noise) {
+    const HeadMeans known = predicted(size, noise);
+    return std::accumulate(known.q[0].data(), known.q[0].data() + n * n, 0.0);
+  };
+  const double plain = sum(0), noisy = sum(1.0 / channels);
+  EXPECT_GT(noisy, 1.08 * plain);
+  EXPECT_NEAR((noisy + plain / channels) / drawn, 1, 0.03);  // the factor 1 + 1 / channels is dropped
+}
+
+// Single draws of few heads: the gradient of a key bias, over which nearly everything cancels, is right in the mean.
+TEST_P(TurnedAttention, OfSingleDrawsKeepsTheSumOverTokens) {
+  constexpr double size = 0.1;
+  constexpr Index draws = 4000;
+  op_.scale = 1 / std::sqrt(static_cast<double>(dk));
+  v_ = k_;  // heads are drawn with the correlations of values
+  const HeadMeans rule = predicted(size);
+  op_.heads = op_.kv_heads = 2;
+  const Kernel K = k_.scaled(size);
+  Moment k, v;
+  k.K = K;
+  v.K = v_;
+  k.width = v.width = 2 * dk;
+  Rotary turn = rotary_;
+  turn.heads = 2;
+  const std::array<const Moment*, 1> side = {&k};
+  const Moment turned = turn.push({batch_, side, {}});
+  const std::array<const Moment*, 3> x = {&turned, &turned, &v};
+  double sum = 0, known = 0, sizes = 0, known_sizes = 0;
+  for (Index i = 0; i < draws; ++i) {
+    const Draws draw{.place = 3, .single = i};
+    const Moment y = op_.push({batch_, x, {}, draw});
+    const Kernel gk = op_.pull({batch_, x, {}, y, {.G = G_}, draw}).dx[1].before_rotary.value();
+    sum += gk.sum() / draws;
+    sizes += gk.trace() / draws;
+  }
+  for (Index j = 0; j < n; ++j) {
+    for (Index l = 0; l < n; ++l) known += rule.k[0](j, l);
+    known_sizes += rule.k[0](j, j);
+  }
+  EXPECT_NEAR(sum / known, 1, 0.1);
+  EXPECT_NEAR(sizes / known_sizes, 1, 0.04);
+}
+
+INSTANTIATE_TEST_SUITE_P(Masks, TurnedAttention, testing::ValuesIn(turned_cases()), [](const auto& of) { return of.param.name; });
 
 }  // namespace
 }  // namespace stepzero

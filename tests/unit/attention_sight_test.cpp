@@ -102,7 +102,7 @@ TEST_P(SightSums, ArePlainSums) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Masks, SightSums, testing::ValuesIn(sight_cases()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Masks, SightSums, testing::ValuesIn(sight_cases()), [](const auto& of) { return of.param.name; });
 
 // Pairs that hardly turn are one wave, and r is still that of all pairs.
 TEST(Turn, TakesSlowPairsTogether) {
