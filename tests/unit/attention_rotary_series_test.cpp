@@ -126,8 +126,8 @@ class TurnedAttention : public testing::TestWithParam<TurnedCase> {
     const Moment y = op_.push({batch_, x, {}});
     const Pulled up = op_.pull({batch_, x, {}, y, {.G = G_}});
     HeadMeans out;
-    const std::array<const Kernel*, 6> from = {&y.K,         &up.dx[2].G, &up.dx[0].before_rotary.value(),
-                                               &up.dx[0].G, &up.dx[1].before_rotary.value(), &up.dx[1].G};
+    const std::array<const Kernel*, 6> from = {
+        &y.K, &up.dx[2].G, &up.dx[0].before_rotary.value(), &up.dx[0].G, &up.dx[1].before_rotary.value(), &up.dx[1].G};
     const auto to = out.all();
     for (std::size_t i = 0; i < to.size(); ++i) {
       for (Index e = 0; e < n * n; ++e) to[i]->data()[e] = (*from[i])(e / n, e % n);
