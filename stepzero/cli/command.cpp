@@ -62,6 +62,7 @@ std::string check_fraction(const std::string& text) {
 }  // namespace
 
 void CommonFlags::declare(CLI::App& app) {
+  verb = &app;
   app.add_option("MODEL", model, "a preset (stepzero models), a Hugging Face config.json, or a directory that holds one")->required();
   app.add_option("--like", like, "read the config.json as one of this family, whatever model_type it names");
   app.add_option("--scheme", scheme, "how weights are drawn (stepzero schemes)")->capture_default_str();
@@ -81,6 +82,7 @@ void CommonFlags::declare(CLI::App& app) {
   app.add_option("--set", set, "override a field of the architecture: key=value, repeatable")->allow_extra_args(false);
   app.add_option("--threads", threads, "threads to use [all cores]")->check(CLI::Range(1, 256));
   app.add_flag("--json", json, "the result as JSON (stepzero.signal/1)");
+  app.add_flag("--no-remedies", no_remedies, "do not look for what removes a finding, which predicts the model anew for every change");
   app.add_flag("--quiet", quiet, "no progress, no warnings");
 }
 

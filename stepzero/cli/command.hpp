@@ -45,6 +45,8 @@ struct CommonFlags {
   std::vector<std::string> set;
   bool json = false;
   bool quiet = false;
+  bool no_remedies = false;
+  const CLI::App* verb = nullptr;  // that declared them
 
   void declare(CLI::App& app);
 };

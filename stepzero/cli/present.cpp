@@ -7,6 +7,7 @@
 #include <span>
 
 #include "stepzero/cli/job.hpp"
+#include "stepzero/cli/remedies.hpp"
 #include "stepzero/io/output.hpp"
 #include "stepzero/report/diagnosis.hpp"
 #include "stepzero/report/export.hpp"
@@ -81,8 +82,9 @@ int judge(const Signal& signal, const ViewFlags& view) {
   return any_at_least(signal.findings, least) ? Exit::findings : Exit::fine;
 }
 
-int present(Signal& signal, const CommonFlags& common, const ViewFlags& view, const TextView& text) {
+int present(Signal& signal, const CommonFlags& common, const ViewFlags& view, const TextView& text, const PredictOptions& options) {
   signal.findings = diagnose(signal);
+  if (speaks() && !common.no_remedies) add_remedies(signal, common, view.full, options);
   if (const int code = write_tables(signal, view); code != Exit::fine) return code;
   const std::string result = common.json ? to_json(signal) + "\n" : text(signal, look_of_output(), view.full);
   if (const int code = print(result); code != Exit::fine) return code;

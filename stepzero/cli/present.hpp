@@ -5,6 +5,7 @@
 
 #include "stepzero/cli/command.hpp"
 #include "stepzero/report/look.hpp"
+#include "stepzero/walks/predict.hpp"
 
 namespace stepzero::cli {
 
@@ -23,8 +24,8 @@ struct ViewFlags {
 using TextView = std::function<std::string(const Signal&, const Look&, bool full)>;
 
 // Diagnoses the signal, writes the files that were asked for and prints it as text or JSON. Exit::findings where --fail-on
-// says so.
-int present(Signal& signal, const CommonFlags& common, const ViewFlags& view, const TextView& text);
+// says so. `options` are those that remedies are predicted with.
+int present(Signal& signal, const CommonFlags& common, const ViewFlags& view, const TextView& text, const PredictOptions& options = {});
 
 // The parts, for a verb that prints something else.
 int write_tables(const Signal& signal, const ViewFlags& view);

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "stepzero/cli/job.hpp"
 #include "stepzero/cli/present.hpp"
+#include "stepzero/cli/remedies.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/report/compare.hpp"
 #include "stepzero/report/diagnosis.hpp"
@@ -61,6 +63,7 @@ std::string summary(const Signal& s, const ReportFlags& flags, std::size_t bytes
 int run(const ReportFlags& flags) {
   auto signal = signal_of(flags);
   if (!signal) return complain(signal.error());
+  if (speaks() && !flags.no_remedies && flags.weights.empty()) add_remedies(*signal, flags, true);
   Page page{std::move(*signal), {}, flags.command, STEPZERO_VERSION};
   for (const std::string& scheme : flags.compare_schemes) {
     auto other = alternative(flags, scheme);
@@ -76,15 +79,6 @@ int run(const ReportFlags& flags) {
 }
 
 }  // namespace
-
-// A word as a shell would take it.
-std::string shell_word(const std::string& word) {
-  const std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
 
 void declare_report(CLI::App& app, int& exit_code, const std::vector<std::string>& words) {
   auto* verb = app.add_subcommand("report", "one self-contained HTML page: verdict, charts over the depth, every number");

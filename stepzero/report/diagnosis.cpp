@@ -43,15 +43,16 @@ constexpr std::array all_diagnoses = std::to_array<Diagnosis>({
 
 std::span<const Diagnosis> diagnoses() { return all_diagnoses; }
 
-std::vector<Finding> diagnose(const Signal& s) {
-  Findings out;
+namespace {
+
+void check_all(const Signal& s, Findings& out) {
   check_finite(s, out);
   // a signal that is not finite would only set off everything else
-  if (!out.empty()) return out;
+  if (!out.empty()) return;
   for (const Stack& stack : stacks(s)) {
     check_signal_growth(s, stack, out);
-    check_gradient_growth(s, stack, out);
-    check_rank(s, stack, out);
+    check_gradient_growth(stack, out);
+    check_rank(stack, out);
     check_branches(s, stack, out);
     check_entropy(s, stack, out);
     check_scores(s, stack, out);
@@ -66,7 +67,21 @@ std::vector<Finding> diagnose(const Signal& s) {
   check_depth_scaling(s, out);
   check_gated_scaling(s, out);
   check_scheme(s, out);
+}
+
+}  // namespace
+
+std::vector<Finding> diagnose(const Signal& s) {
+  Findings out;
+  check_all(s, out);
   worst_first(out);
+  return out;
+}
+
+std::vector<Finding> readings(const Signal& s) {
+  Findings out;
+  out.everything = true;
+  check_all(s, out);
   return out;
 }
 

@@ -10,6 +10,9 @@ namespace stepzero {
 // The worst first. Judges measured numbers where there are any, predicted ones elsewhere.
 std::vector<Finding> diagnose(const Signal& signal);
 
+// The number behind every check, whether it is beyond its limit or not; severities say nothing here.
+std::vector<Finding> readings(const Signal& signal);
+
 // By severity, else in the order they came.
 void worst_first(std::vector<Finding>& findings);
 

@@ -9,7 +9,16 @@ namespace stepzero {
 Json json_number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
 
 Json json(const Finding& f) {
-  return {{"id", f.id}, {"severity", to_string(f.severity)}, {"where", f.where}, {"evidence", f.evidence}, {"remedy", f.remedy}};
+  Json out = {{"id", f.id}, {"severity", to_string(f.severity)}, {"where", f.where}, {"evidence", f.evidence}, {"remedy", f.remedy}};
+  for (const Remedy& r : f.remedies) {
+    out["remedies"].push_back({{"flags", r.change.flags()},
+                               {"command", r.command},
+                               {"quantity", f.reading.what},
+                               {"before", json_number(r.before)},
+                               {"after", json_number(r.after)},
+                               {"brings", r.brings}});
+  }
+  return out;
 }
 
 Json json(const Architecture& a, Index parameters) {

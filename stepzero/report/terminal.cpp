@@ -10,6 +10,7 @@
 #include "stepzero/core/text.hpp"
 #include "stepzero/report/depth.hpp"
 #include "stepzero/report/diagnosis.hpp"
+#include "stepzero/report/remedies.hpp"
 
 namespace stepzero {
 
@@ -184,6 +185,22 @@ std::string header_text(const Signal& s, const Look& look) {
          "\n";
 }
 
+namespace {
+
+// What was tried and worked, as commands to paste; else what is to be said.
+std::string remedy_text(const Finding& f, const Look& look) {
+  const std::size_t hanging = 2 + (look.unicode ? 0 : 1);
+  if (f.remedies.empty()) return f.remedy.empty() ? "" : wrap(fmt::format("{} {}", look.arrow(), look.text(f.remedy)), look.width, 4, hanging);
+  std::string out;
+  for (const Remedy& r : f.remedies) {
+    out += wrap(fmt::format("{} {}", look.arrow(), look.text(effect(f, r))), look.width, 4, hanging);
+    out += continued(look.text(r.command), look.width, 4 + hanging);
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string findings_text(const Signal& s, const Look& look, bool full) {
   const bool fine = !any_at_least(s.findings, Severity::warning);
   const std::string mark = fine ? look.paint(Ink::good, look.unicode ? "✓" : "ok") : look.mark(s.findings.front().severity);
@@ -200,7 +217,7 @@ std::string findings_text(const Signal& s, const Look& look, bool full) {
     }
     out += fmt::format("  {} {} at {}\n", look.mark(f.severity), title, fit(look, look.name(f.where), look.width - f.id.size() - 10));
     out += wrap(look.text(f.evidence), look.width, 4);
-    out += wrap(fmt::format("{} {}", look.arrow(), look.text(f.remedy)), look.width, 4, 2 + (look.unicode ? 0 : 1));
+    out += remedy_text(f, look);
   }
   return out + "\n";
 }

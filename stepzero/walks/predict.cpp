@@ -70,6 +70,7 @@ class Walk {
   }
 
   Signal run(const PredictOptions& options) {
+    share_ = options.effort;
     down();
     const std::size_t last = graph_.nodes.size() - 1;
     if (options.jacobians) jacobians();
@@ -95,7 +96,7 @@ class Walk {
   [[nodiscard]] double effort() const {
     const double tokens = static_cast<double>(batch_.tokens());
     // a second or so on two cores, more for many tokens, and for few, whose heads tell more of one draw from another
-    return 6e10 * std::clamp(tokens * tokens / (128 * 128), 1.0, 4.0) * std::clamp(128 / tokens, 1.0, 2.5);
+    return share_ * 6e10 * std::clamp(tokens * tokens / (128 * 128), 1.0, 4.0) * std::clamp(128 / tokens, 1.0, 2.5);
   }
   [[nodiscard]] Draws draws(std::size_t node) const {
     return {node, effort() / static_cast<double>(std::max<std::size_t>(1, signal_.attention.size()))};
@@ -271,6 +272,7 @@ class Walk {
   const Graph& graph_;
   const Batch& batch_;
   bool short_;         // kernels are small: what can be kept is
+  double share_ = 1;   // of the usual effort
   bool last_ = false;  // on the last way up: nothing is needed again
   Signal signal_;
   Assignment assignment_;

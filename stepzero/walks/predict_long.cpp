@@ -113,7 +113,7 @@ Expected<Signal> predict_any(const Graph& graph, const Architecture& a, const Ba
   if (batch.length <= n) {
     if (auto fits = check_kernels(graph, a, batch); !fits) return std::unexpected(fits.error());
     PredictOptions whole = options;
-    whole.draws = true;
+    whole.draws = options.effort >= 1;
     return predict(graph, a, batch, scheme, whole);
   }
   if (auto fits = check_kernels(graph, a, first_tokens(batch, n)); !fits) return std::unexpected(fits.error());
