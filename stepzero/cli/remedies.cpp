@@ -31,6 +31,7 @@ std::vector<std::string> set_with(const std::vector<std::string>& set, const Cha
 
 CommonFlags with(const CommonFlags& flags, const Change& change) {
   CommonFlags out = flags;
+  out.quiet = true;
   if (!change.scheme.empty()) out.scheme = change.scheme;
   out.set = set_with(flags.set, change);
   return out;

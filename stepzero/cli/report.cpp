@@ -56,7 +56,7 @@ Expected<Signal> alternative(const ReportFlags& flags, const std::string& scheme
 
 std::string summary(const Signal& s, const ReportFlags& flags, std::size_t bytes) {
   const Look look = look_of_output();
-  return header_text(s, look) + findings_text(s, look, flags.view.full) +
+  return header_text(s, look) + findings_text(s.findings, look, flags.view.full) +
          fmt::format("wrote {}  {:.0f} kB\n", show(flags.output), static_cast<double>(bytes) * 1e-3);
 }
 
@@ -72,7 +72,8 @@ int run(const ReportFlags& flags) {
   }
   const std::string html = to_html(page);
   if (const auto done = write_file(flags.output, html); !done) return complain(done.error());
-  if (const int code = write_tables(page.signal, flags.view); code != Exit::fine) return code;
+  if (const int code = write_tables(page.signal, flags, flags.view); code != Exit::fine) return code;
+  if (flags.output == "-" || flags.view.to_output()) return judge(page.signal, flags.view);
   const std::string text = flags.json ? to_json(page.signal) + "\n" : summary(page.signal, flags, html.size());
   if (const int code = print(text); code != Exit::fine) return code;
   return judge(page.signal, flags.view);
@@ -84,6 +85,7 @@ void declare_report(CLI::App& app, int& exit_code, const std::vector<std::string
   auto* verb = app.add_subcommand("report", "one self-contained HTML page: verdict, charts over the depth, every number");
   auto flags = std::make_shared<ReportFlags>();
   flags->declare(*verb);
+  flags->declare_draws(*verb);
   flags->view.declare(*verb);
   verb->add_option("-o,--output", flags->output, "the page")->capture_default_str();
   verb->add_option("--compare-schemes", flags->compare_schemes, "other schemes to lay over the charts, with commas between")

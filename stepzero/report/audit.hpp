@@ -2,12 +2,13 @@
 // An audit for people and for programs.
 #include <string>
 
+#include "stepzero/report/look.hpp"
 #include "stepzero/walks/audit.hpp"
 
 namespace stepzero {
 
 // One screen: what it is, what is wrong, a row a kind of tensor. `full`: a row a tensor.
-std::string audit_text(const Audit& audit, bool full);
+std::string audit_text(const Audit& audit, const Look& look, bool full);
 
 // The contract stepzero.audit/1 (docs/json.md).
 std::string audit_json(const Audit& audit);

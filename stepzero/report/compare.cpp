@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <limits>
 #include <map>
 #include <ranges>
@@ -10,11 +11,28 @@
 
 #include <fmt/format.h>
 
+#include "stepzero/core/student.hpp"
 #include "stepzero/report/terminal.hpp"
 
 namespace stepzero {
 
-bool Comparison::wrong() const { return !(std::abs(z) <= 5) && !(std::abs(error) <= 0.1); }
+namespace {
+
+// The normal deviate that is as unlikely as Student's t: two draws say little about their own scatter.
+double normal_deviate(double t, double freedom) {
+  const double p = student_tail(std::abs(t), freedom);
+  double low = 0, high = std::abs(t);
+  if (!(p > 0) || !std::isfinite(high)) return t;
+  for (int i = 0; i < 60; ++i) {
+    const double middle = (low + high) / 2;
+    (std::erfc(middle / std::numbers::sqrt2) > p ? low : high) = middle;
+  }
+  return std::copysign(high, t);
+}
+
+}  // namespace
+
+bool Comparison::wrong() const { return !(std::abs(z) <= 5) && !(std::abs(what == "loss" ? error / measured : error) <= 0.1); }
 
 Signal join(const Signal& predicted, const Signal& measured) {
   std::vector<const Value*> values;
@@ -47,8 +65,10 @@ std::vector<Comparison> compare(const Signal& joined) {
     else
       row.error = row.measured == 0 && difference == 0 ? 0 : difference / std::abs(row.measured);
     // a single measured draw is judged by the spread that draws have
-    if (row.standard_error == 0 && v.spread) row.standard_error = *v.spread / std::sqrt(static_cast<double>(std::max(joined.seeds, 1)));
+    const bool own = row.standard_error > 0;
+    if (!own && v.spread) row.standard_error = *v.spread / std::sqrt(static_cast<double>(std::max(joined.seeds, 1)));
     row.z = row.standard_error > 0 ? difference / row.standard_error : 0;
+    if (own && joined.seeds > 1) row.z = normal_deviate(row.z, joined.seeds - 1);
     // a gradient that is 0 in theory is rounding noise in practice: nothing to compare
     if (row.predicted == 0 && std::abs(row.measured) < 1e-6) return;
     rows.push_back(row);
@@ -73,18 +93,20 @@ std::string compare_text(const Signal& s, const Look& look, bool full) {
                           fmt::format(": none of {} numbers is off by more than 5\n  standard errors and 10 %\n", rows.size())
                     : fmt::format("{} {} of {} numbers are off by more than 5 standard errors and 10 %\n", look.mark(Severity::warning),
                                   wrong, rows.size());
-  out += findings_text(s, look, full);
-  const std::size_t room = std::max<std::size_t>(look.width, 80) - narrow;
-  out += left("largest differences", room) + fmt::format("{:>11}{:>11}{:>9}{:>7}\n", "predicted", "measured", "error", "z");
+  out += findings_text(s.findings, look, full);
+  const bool below = look.width < 70;  // numbers on a line of their own
+  const std::size_t room = below ? look.width : look.width - narrow;
+  out += left("largest differences", below ? 0 : room) + (below ? "\n" : "") + fmt::format("{:>11}{:>11}{:>9}{:>7}\n", "predicted", "measured", "error", "z");
   const std::size_t shown = full ? rows.size() : std::min<std::size_t>(8, rows.size());
   for (const Comparison& r : rows | std::views::take(shown)) {
-    out += left(fit(look, look.name(r.where) + " " + r.what, room), room) +
+    out += left(fit(look, look.name(r.where) + " " + r.what, room), below ? 0 : room) + (below ? "\n" : "") +
            fmt::format("{:>11.4g}{:>11.4g}{:>+9.4f}{:>+7.1f}{}\n", r.predicted, r.measured, r.error, r.z, r.wrong() ? "  off" : "");
   }
   std::map<std::string, std::vector<double>> errors;
   for (const Comparison& r : rows)
     errors[r.what == "gradient norm" && r.where.find(".weight") != std::string::npos ? "weight gradient norm" : r.what].push_back(
         std::abs(r.error));
+  if (below) return out;
   out += "\n" + left("absolute error of", 26) + fmt::format("{:>8}{:>11}{:>11}{:>11}{:>11}\n", "n", "median", "90 %", "99 %", "worst");
   for (auto& [what, list] : errors) {
     std::ranges::sort(list);

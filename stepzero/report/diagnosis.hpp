@@ -20,6 +20,7 @@ void worst_first(std::vector<Finding>& findings);
 struct Diagnosis {
   const char* id;
   const char* meaning;
+  const char* limit;  // from where on
 };
 std::span<const Diagnosis> diagnoses();
 

@@ -91,7 +91,9 @@ Json json_list(const List& list) {
 
 }  // namespace
 
-std::string to_json(const Signal& s) {
+namespace {
+
+Json of(const Signal& s) {
   Json out = {{"schema", "stepzero.signal/1"},
               {"model", json(s.architecture, s.parameter_count)},
               {"scheme", s.scheme},
@@ -113,6 +115,28 @@ std::string to_json(const Signal& s) {
   if (!s.dtype.empty()) out["dtype"] = s.dtype;
   if (s.kernel_draws > 0) out["kernel_draws"] = s.kernel_draws;
   if (!s.jacobians.empty()) out["jacobians"] = json_list(s.jacobians);
+  return out;
+}
+
+Json json(const Comparison& r) {
+  return {{"where", r.where},
+          {"what", r.what},
+          {"predicted", json_number(r.predicted)},
+          {"measured", json_number(r.measured)},
+          {"stderr", json_number(r.standard_error)},
+          {"error", json_number(r.error)},
+          {"z", json_number(r.z)},
+          {"off", r.wrong()}};
+}
+
+}  // namespace
+
+std::string to_json(const Signal& s) { return dump(of(s)); }
+
+std::string to_json(const Signal& s, const std::vector<Comparison>& rows) {
+  Json out = of(s);
+  out["comparison"] = Json::array();
+  for (const Comparison& r : rows) out["comparison"].push_back(json(r));
   return dump(out);
 }
 

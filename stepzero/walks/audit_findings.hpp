@@ -5,7 +5,7 @@
 namespace stepzero {
 
 // Numbers that are none, tensors without any, rows and columns without use.
-void find_broken_numbers(const SchemeMatch* match, Audit& audit);
+void find_broken_numbers(const CheckpointFiles& files, const SchemeMatch* match, Audit& audit);
 
 void find_structure(const Subject& subject, Audit& audit);
 

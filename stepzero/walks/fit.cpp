@@ -117,7 +117,8 @@ Fit fit(const Distribution& d, const PieceCensus& piece, const Encoding& stored)
   }
   const double of_mean = (s.mean - d.mean) / (std / std::sqrt(n));
   const double of_std = (s.std - std) / (std * std::sqrt((kurtosis(d) - 1) / (4 * n)) + std * rounding(stored) * 1e-3);
-  f.z = std::abs(of_mean) > std::abs(of_std) ? std::abs(of_mean) : of_std;
+  f.of_mean = std::abs(of_mean) > std::abs(of_std);
+  f.z = f.of_mean ? std::abs(of_mean) : of_std;
   f.p = p_of_z(f.z);
   f.impossible = std::max(s.max - d.mean, d.mean - s.min) > bound(d, n) * (1 + rounding(stored));
   if (std::abs(f.z) >= kTooManyErrors || f.impossible) {
