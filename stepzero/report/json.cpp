@@ -112,6 +112,7 @@ Json of(const Signal& s) {
     out["extension"] = {
         {"from", s.extension->from}, {"median", json_number(s.extension->median)}, {"nearly_all", json_number(s.extension->nearly_all)}};
   }
+  if (s.sequences_from > 0) out["sequences_from"] = s.sequences_from;
   if (!s.dtype.empty()) out["dtype"] = s.dtype;
   if (s.kernel_draws > 0) out["kernel_draws"] = s.kernel_draws;
   if (!s.jacobians.empty()) out["jacobians"] = json_list(s.jacobians);

@@ -187,6 +187,7 @@ std::string header_text(const Signal& s, const Look& look) {
                                  100 * s.extension->nearly_all),
                      look.width, 0)
               : "") +
+         (s.sequences_from > 0 ? wrap(fmt::format("{} of the {} sequences stand for all", s.sequences_from, s.batch), look.width, 0) : "") +
          (s.kernel_draws > 0
               ? wrap(fmt::format("single draws differ much: gradients lean on {} draws of the kernels", s.kernel_draws), look.width, 0)
               : "") +

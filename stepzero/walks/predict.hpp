@@ -11,6 +11,7 @@ struct PredictOptions {
   bool draws = false;      // gradients from draws of the kernels where single draws differ much (predict_drawn.hpp); predict_any does
   bool jacobians = false;  // also: how a change of each layer's stream arrives at the last one. Costs a second way up
   double effort = 1;       // share of the usual sampling: less is faster and noisier
+  bool every_sequence = false;  // of a batch, where predict_any lets few stand for many (predict_batch.hpp)
   Index longest = 0;       // tokens of a sequence whose kernels predict_any makes as they are; 0: 512, 256 where heads turn
 };
 
