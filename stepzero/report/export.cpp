@@ -102,7 +102,7 @@ std::string to_csv(const Signal& s) {
 
 std::string markdown_code(std::string_view untrusted) {
   std::string text;
-  for (const char c : show(untrusted)) text += c == '<' ? "\\u{3C}" : c == '>' ? "\\u{3E}" : std::string(1, c);  // no tag, whoever reads it
+  for (const char c : show(untrusted)) text += c == '<' ? "\\u{3C}" : c == '>' ? "\\u{3E}" : c == '|' ? "\\u{7C}" : std::string(1, c);  // no tag, no cell
   std::size_t run = 0, longest = 0;
   for (const char c : text) run = c == '`' ? run + 1 : 0, longest = std::max(longest, run);
   const std::string fence(longest + 1, '`'), room = longest > 0 ? " " : "";

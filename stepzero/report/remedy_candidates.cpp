@@ -34,7 +34,7 @@ double branches(const Architecture& a) { return 2 * static_cast<double>(a.layers
 
 // What keeps sizes whatever is wrong with them: schemes that were made for these norms.
 void add_steady(const Architecture& a, Changes& list) {
-  if (!a.stages.empty()) return add(list, scheme("he"), scheme("he-fan-out"), set("norm=batchnorm"), scheme("torch-default"));
+  if (!a.stages.empty()) return add(list, scheme("he"), scheme("he-fan-out"), set("norm=batchnorm"), scheme("xavier-normal"), scheme("lecun"), scheme("torch-default"));
   if (a.norm == NormKind::none) return add(list, scheme("t-fixup"), scheme("fixup"), scheme("rezero"), set("norm=layernorm"));
   if (post(a)) return add(list, scheme("deepnet"), scheme("admin"), set("norm_placement=pre"), Change{"megatron", {"norm_placement=pre"}});
   add(list, scheme("megatron"), scheme("hf"), scheme("llama-depth"), scheme("olmo-mitchell"), scheme("small-init+wang"));

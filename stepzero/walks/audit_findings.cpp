@@ -97,7 +97,8 @@ void find_broken_numbers(const CheckpointFiles& files, const SchemeMatch* match,
           fmt::format("{} of {} numbers are below the smallest normal number of {}", s.subnormals, s.count, c.tensor->encoding.name),
           "they have lost most of their digits; store the tensor in a wider type");
     }
-    if (s.constant() || is_vector(c)) continue;
+    const bool shared = block != nullptr && block->distribution.structure == Distribution::Structure::mimetic;  // by heads of a group
+    if (s.constant() || is_vector(c) || shared) continue;
     TensorCensus shown = c;
     if (c.padding && c.pieces[*c.padding].summary.constant()) shown.rows.dead -= shown.rows.dead > 0 ? 1 : 0;
     find_lines(shown, audit.training == Training::trained || audit.training == Training::partly, audit);

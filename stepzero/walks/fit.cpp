@@ -85,8 +85,10 @@ Fit fit_structured(const Distribution& d, const PieceCensus& p) {
   const double n = static_cast<double>(s.count);
   Fit f;
   const double off = s.std / d.std() - 1;
-  if (d.structure == Structure::orthogonal) {
-    f.fits = p.spectrum && p.spectrum->orthogonal && std::abs(off) < 0.01;
+  if (p.scattered && d.structure != Structure::mimetic) {  // each block has the structure, all together have the std
+    f.fits = std::abs(off) < 0.05;
+  } else if (d.structure == Structure::orthogonal) {
+    f.fits = (!p.spectrum || p.spectrum->orthogonal) && std::abs(off) < 0.01;
   } else if (d.structure == Structure::diagonal) {
     const double few = static_cast<double>(std::min(p.rows, p.cols));
     f.z = (p.diagonal - d.diagonal) * std::sqrt(few) / s.std;

@@ -108,7 +108,7 @@ TEST_F(Users, schemes_almost_named) {
 // ---- pipes and CI
 
 TEST_F(Users, predict_ends_with_3_on_a_number_that_is_not_finite) {
-  const Result r = run(tiny({"--set", "norm=none", "--set", "init_std=1e200"}));
+  const Result r = run(tiny({"--set", "norm=none", "--set", "init_std=1e30"}));
   EXPECT_EQ(r.code, 3) << r.out;
   EXPECT_THAT(r.err, HasSubstr("is not finite at "));
 }
@@ -194,7 +194,7 @@ TEST_F(Users, a_failing_claim_shows_the_statements_numbers) {
 TEST_F(Users, the_audits_verdict_comes_first_in_predicts_signs) {
   ASSERT_EQ(run({"init", "gpt2", "--set", "layers=2", "--set", "width=32", "--set", "heads=2", "--set", "vocab=50", "-o", scratch_.path("m")}).code, 0);
   const std::string out = run({"audit", scratch_.path("m")}).out;
-  EXPECT_LT(out.find("ok nothing stands out"), out.find("tensor      ")) << out;
+  EXPECT_LT(out.find("nothing stands out"), out.find("tensor      ")) << out;
 }
 
 // Zero everywhere is a model, if a poor one.
