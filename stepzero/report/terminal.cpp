@@ -119,9 +119,9 @@ std::string totals(const Signal& s, const Look& look) {
   out += fmt::format("{} {}\n", left("gradient norm", 14), look.paint(Ink::bold, with_error(s.gradient_norm, look)));
   out += largest_gradients(s, look);
   const auto power = [](const Value& v) { return v.measured || v.predicted ? fmt::format("e^{:+.3g}", best(v)) : "-"; };
-  out += wrap(fmt::format("growth a layer signal {}, token angle {}, gradient {}", power(s.growth.forward), power(s.growth.angle),
-                          power(s.growth.gradient)),
-              look.width, 0, look.width < 80 ? 2 : 15);
+  const std::string growth = fmt::format("growth a layer signal {}, token angle {}, gradient {}", power(s.growth.forward),
+                                         power(s.growth.angle), power(s.growth.gradient));
+  out += growth.size() <= look.width ? growth + "\n" : wrap(growth, look.width, 0, 2);
   for (const JacobianSignal& j : s.jacobians)
     out += fmt::format("{} {} to {}: {}\n", left("jacobian", 14), look.name(j.from), look.name(j.to), with_error(j.square, look));
   return out;

@@ -135,11 +135,12 @@ Few usual_stretches(const Batch& b, const Shared& wanted, Index length) {
 
 double squared(const Value& v) { return v.predicted.value_or(0) * v.predicted.value_or(0); }
 
-// What x of short stretches is beyond that of whole sequences: what is learned of scores falls with the length as w does, and of the
-// pairs of positions that meet in a table of positions there are fewer.
-double by_length(Role role, double of_w, double share) {
-  if (role == Role::query || role == Role::key) return of_w;
-  return role == Role::position_embedding ? share : 1;
+// What x of whole sequences is of that of short stretches. What is learned of scores falls with the length, by half as many octaves as
+// w does (seen in BERT and LLaMA blocks at 32 and 128 tokens); of the pairs that meet in a table of positions there are fewer.
+double by_length(const ParameterSignal& p, double of_w, double share, Index length) {
+  if (p.role == Role::query || p.role == Role::key) return std::sqrt(of_w);
+  const bool row_each = p.role == Role::position_embedding && !p.shape.empty() && p.shape.front() >= length;
+  return row_each ? share : 1;
 }
 
 void scale(Value& v, double by) {
@@ -150,7 +151,7 @@ void scale(Value& v, double by) {
 }  // namespace
 
 bool stands_for_many(const Batch& batch) {
-  return batch.pixels.empty() && std::cmp_greater_equal(batch.sequences, stretches) && batch.tokens() > 256 && batch.length >= 16;
+  return batch.pixels.empty() && batch.encoder_ids.empty() && std::cmp_greater_equal(batch.sequences, stretches) && batch.tokens() > 256 && batch.length >= 16;
 }
 
 Expected<Signal> predict_batch(const Batch& batch, const Predicts& predicts) {
@@ -179,7 +180,8 @@ Expected<Signal> predict_batch(const Batch& batch, const Predicts& predicts) {
     Value& norm = out.parameters[i].gradient_norm;
     const double w = squared(norm);
     double x = std::max((squared(together->parameters[i].gradient_norm) - own[i] / s) * s / (s - 1), 0.0) * more;
-    x *= by_length(out.parameters[i].role, own[i] > 0 ? w / own[i] : 1, static_cast<double>(length) / static_cast<double>(batch.length));
+    const double share = static_cast<double>(length) / static_cast<double>(batch.length);
+    x *= by_length(out.parameters[i], own[i] > 0 ? w / own[i] : 1, share, batch.length);
     if (w > 0) scale(norm, std::sqrt((w / n + (1 - 1 / n) * x) / w));
     before += w;
     total += squared(norm);

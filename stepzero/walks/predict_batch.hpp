@@ -15,7 +15,7 @@
 
 namespace stepzero {
 
-// Whether a batch is so large that few sequences stand for it: text, four sequences or more, more than 256 tokens.
+// Whether a batch is so large that few sequences stand for it: text of one stack, four sequences or more, more than 256 tokens.
 bool stands_for_many(const Batch& batch);
 
 using Predicts = std::function<Expected<Signal>(const Batch& batch, double effort)>;
