@@ -97,13 +97,11 @@ void look_home(const Subject& s, const SchemeMatch& best, const std::vector<Sche
 
 // Schemes that have a known mistake built in.
 void look_for_traps(const Subject& s, const SchemeMatch& best, const CensusOf& census_of, Audit& out) {
-  const auto against = [&](const char* scheme, bool by_part, std::string_view mistake) {
-    const SchemeMatch right = match_scheme(s, census_of, **find_scheme(scheme), by_part);
+  const auto against = [&](const char* scheme, std::string_view mistake) {
+    const SchemeMatch right = match_scheme(s, census_of, **find_scheme(scheme), false);
     if (right.refused.empty()) find_departures(s, right, std::array{mistake}, out);
   };
-  if (best.scheme->name == "torchtitan-llama") against("llama-depth", false, "depth-scaling-on-up-projection");
-  if ((best.scheme->name == "xavier-normal" || best.scheme->name == "xavier-uniform") && !best.by_part)
-    against(best.scheme->name.data(), true, "fused-qkv-fan-out");
+  if (best.scheme->name == "torchtitan-llama") against("llama-depth", "depth-scaling-on-up-projection");
 }
 
 // The scheme it follows, or comes nearest to. Null: none comes near.
@@ -132,7 +130,8 @@ std::optional<SchemeMatch> identify(const Subject& s, const CensusOf& census_of,
 // Both predicted: the scheme's laws, and those of the numbers in the file.
 void predict_consequences(const Subject& s, const SchemeMatch& match, const CensusOf& census_of, Audit& out) {
   const Architecture& a = s.architecture;
-  if (!s.missing.empty() || !s.misfits.empty()) return;
+  const bool broken = std::ranges::any_of(census_of, [](const TensorCensus* c) { return c != nullptr && c->whole.nans + c->whole.infs > 0; });
+  if (!s.missing.empty() || !s.misfits.empty() || broken) return;
   const Graph running = build_graph(a);
   constexpr Index tokens = 128;
   const auto batch = make_input(a, {.length = a.image > 0 ? 0 : std::min(tokens, a.positions), .sequences = 1});
@@ -253,7 +252,7 @@ Expected<Audit> audit(const CheckpointFiles& files, const AuditOptions& options)
   if (!options.moments_only && !subject.graph.params.empty()) match = judge_scheme(subject, options, out);
   const SchemeMatch* const held_against = match ? &*match : nullptr;
   find_structure(subject, out);
-  find_broken_numbers(held_against, out);
+  find_broken_numbers(files, held_against, out);
   find_similar_tensors(held_against, *similar, out);
   if (options.baseline != nullptr) {
     if (auto done = compare_baseline(files, *options.baseline, out, out.baseline); !done) return std::unexpected(done.error());

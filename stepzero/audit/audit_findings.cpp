@@ -1,6 +1,7 @@
 #include "stepzero/audit/audit_findings.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -34,6 +35,23 @@ void add(Audit& audit, std::string id, Severity severity, std::string where, std
   }
 }
 
+// ", the first at [3, 5]": of the numbers that are not finite, from 0.
+std::string first_broken(const CheckpointFiles& files, const CheckpointTensor& t) {
+  constexpr std::uint64_t step = std::uint64_t{1} << 20;
+  std::vector<float> some(std::min(step, t.elements));
+  for (std::uint64_t at = 0; at < t.elements; at += step) {
+    const std::span<float> here = std::span(some).first(std::min(step, t.elements - at));
+    if (!files.read_f32(t, at, here)) return "";
+    const auto found = std::ranges::find_if(here, [](float x) { return !std::isfinite(x); });
+    if (found == here.end()) continue;
+    std::uint64_t index = at + static_cast<std::uint64_t>(found - here.begin());
+    std::vector<std::uint64_t> place(t.shape.size());
+    for (std::size_t i = t.shape.size(); i-- > 0; index /= t.shape[i]) place[i] = index % t.shape[i];
+    return fmt::format(", the first {} at [{}] (from 0)", std::isnan(*found) ? "a NaN" : "infinite", fmt::join(place, ", "));
+  }
+  return "";
+}
+
 void find_lines(const TensorCensus& c, bool trained, Audit& audit) {
   const auto tell = [&](const Lines& lines, const char* what) {
     const Severity severity = trained ? Severity::note : Severity::warning;
@@ -57,14 +75,14 @@ void find_lines(const TensorCensus& c, bool trained, Audit& audit) {
 
 }  // namespace
 
-void find_broken_numbers(const SchemeMatch* match, Audit& audit) {
+void find_broken_numbers(const CheckpointFiles& files, const SchemeMatch* match, Audit& audit) {
   for (const TensorVerdict& v : audit.tensors) {
     const TensorCensus& c = v.census;
     if (!c.analysed) continue;
     const Summary& s = c.whole;
     if (s.nans + s.infs > 0) {
       add(audit, "not-finite", Severity::error, c.tensor->name,
-          fmt::format("{} NaN and {} infinite of {} numbers", s.nans, s.infs, s.nans + s.infs + s.count),
+          fmt::format("{} NaN and {} infinite of {} numbers{}", s.nans, s.infs, s.nans + s.infs + s.count, first_broken(files, *c.tensor)),
           "a pass through it gives NaN; restore it from an earlier state");
     }
     const Assignment::Block* const block = block_of(match, v);
@@ -79,7 +97,8 @@ void find_broken_numbers(const SchemeMatch* match, Audit& audit) {
           fmt::format("{} of {} numbers are below the smallest normal number of {}", s.subnormals, s.count, c.tensor->encoding.name),
           "they have lost most of their digits; store the tensor in a wider type");
     }
-    if (s.constant() || is_vector(c)) continue;
+    const bool shared = block != nullptr && block->distribution.structure == Distribution::Structure::mimetic;  // by heads of a group
+    if (s.constant() || is_vector(c) || shared) continue;
     TensorCensus shown = c;
     if (c.padding && c.pieces[*c.padding].summary.constant()) shown.rows.dead -= shown.rows.dead > 0 ? 1 : 0;
     find_lines(shown, audit.training == Training::trained || audit.training == Training::partly, audit);
@@ -94,7 +113,8 @@ void find_structure(const Subject& s, Audit& audit) {
     add(audit, "wrong-shape", Severity::error, m.name, fmt::format("shape {}, the model has {}", m.found, m.wanted),
         "is this the config.json of these weights?");
   for (const CheckpointTensor* t : s.others) {
-    if (s.known && !expected_extra(t->name, s.architecture.tied))
+    const bool misfit = std::ranges::find(s.misfits, t->name, &Subject::Misfit::name) != s.misfits.end();  // told already
+    if (s.known && !misfit && !expected_extra(t->name, s.architecture.tied))
       add(audit, "unknown-tensor", Severity::note, t->name, "the model has no such tensor", "was the checkpoint written by another class?");
   }
   std::map<std::string, std::size_t> unread;
@@ -137,7 +157,8 @@ struct Group {
 std::string law_text(const Distribution& d, const Architecture& a, const Param& p) {
   if (d.kind == Distribution::Kind::constant) return fmt::format("the constant {:.6g}", d.mean);
   const std::string formula = name_std(d.std(), 1e-6, a, p);
-  std::string out = fmt::format("std {}{:.4g}", formula.empty() ? "" : formula + " = ", d.std());
+  const std::string value = fmt::format("{:.4g}", d.std());
+  std::string out = "std " + (formula.empty() || formula == value ? value : formula + " = " + value);
   if (d.kind == Distribution::Kind::uniform) out += fmt::format(" (uniform within +-{:.4g})", d.scale);
   if (d.kind == Distribution::Kind::truncated_normal && d.cut < 8)
     out += fmt::format(" (cut at {:g} parent std, +-{:.4g})", d.cut, d.cut * d.scale);
@@ -156,6 +177,7 @@ std::string found_text(const Group& g, const TensorCensus& c) {
   std::string out =
       high - low < 0.03 * high ? fmt::format("has std {:.4g}", g.first->found_std) : fmt::format("has std {:.4g} to {:.4g}", low, high);
   if (g.first->expected.kind == Distribution::Kind::constant) return fmt::format("is not constant: {:.4g} to {:.4g}", s.min, s.max);
+  if (g.first->fit.of_mean) out = fmt::format("has mean {:.4g}{}", s.mean, out.substr(3).insert(0, " and"));
   if (g.first->fit.impossible) out += fmt::format(" and reaches {:.4g}", s.largest());
   return out;
 }
@@ -183,10 +205,10 @@ void find_departures(const Subject& subject, const SchemeMatch& match, std::span
         padding ? fmt::format("row {} has std {:.4g}; {} keeps the row of padding zero", p.zero_row, d.found_std, match.scheme->name)
                 : fmt::format("{}{}; {} assigns {}", found_text(g, verdict->census),
                               g.all.size() > 1 ? fmt::format(" in {} tensors", g.all.size()) : "", match.scheme->name,
-                              law_text(d.expected, match.architecture, p));
+                              (d.fit.of_mean ? fmt::format("mean {:.4g} and ", d.expected.mean) : "") + law_text(d.expected, match.architecture, p));
     if (d.mistake != nullptr && !padding) evidence += fmt::format(": as if {}", d.mistake->meaning);
     if (d.mistake == nullptr && !d.fit.impossible)
-      evidence += fmt::format("; {:.1f} standard errors, p {:.1e}", std::abs(d.fit.z), d.fit.p);
+      evidence += fmt::format("; the {} is {:.1f} standard errors off, p {:.1e}", d.fit.of_mean ? "mean" : "std", std::abs(d.fit.z), d.fit.p);
     const bool zero = d.mistake != nullptr && d.mistake->id == "zero-tensor";
     add(audit, d.mistake == nullptr ? "departs-from-scheme" : std::string(d.mistake->id), zero ? Severity::error : Severity::warning, where,
         evidence,

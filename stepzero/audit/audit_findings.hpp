@@ -1,11 +1,11 @@
 #pragma once
-// What an audit says in words. Internal to walks/audit.
+// What an audit says in words. Internal to audit/audit.
 #include "stepzero/audit/audit.hpp"
 
 namespace stepzero {
 
 // Numbers that are none, tensors without any, rows and columns without use.
-void find_broken_numbers(const SchemeMatch* match, Audit& audit);
+void find_broken_numbers(const CheckpointFiles& files, const SchemeMatch* match, Audit& audit);
 
 void find_structure(const Subject& subject, Audit& audit);
 

@@ -98,7 +98,8 @@ void Taker::fill_pieces(const std::vector<PieceTally>& tallies) {
   PieceTally whole = tallies.front();
   for (std::size_t p = 0; p < tallies.size(); ++p) {
     const PieceTally& t = tallies[p];
-    PieceCensus piece{layout_.pieces[p], 0, 0, {}, 0, {}};
+    PieceCensus piece;
+    piece.role = layout_.pieces[p];
     for (const auto& b : layout_.blocks) {
       if (b.piece != p) continue;
       // blocks lie below each other, or beside each other

@@ -85,8 +85,10 @@ Fit fit_structured(const Distribution& d, const PieceCensus& p) {
   const double n = static_cast<double>(s.count);
   Fit f;
   const double off = s.std / d.std() - 1;
-  if (d.structure == Structure::orthogonal) {
-    f.fits = p.spectrum && p.spectrum->orthogonal && std::abs(off) < 0.01;
+  if (p.scattered && d.structure != Structure::mimetic) {  // each block has the structure, all together have the std
+    f.fits = std::abs(off) < 0.05;
+  } else if (d.structure == Structure::orthogonal) {
+    f.fits = (!p.spectrum || p.spectrum->orthogonal) && std::abs(off) < 0.01;
   } else if (d.structure == Structure::diagonal) {
     const double few = static_cast<double>(std::min(p.rows, p.cols));
     f.z = (p.diagonal - d.diagonal) * std::sqrt(few) / s.std;
@@ -117,7 +119,8 @@ Fit fit(const Distribution& d, const PieceCensus& piece, const Encoding& stored)
   }
   const double of_mean = (s.mean - d.mean) / (std / std::sqrt(n));
   const double of_std = (s.std - std) / (std * std::sqrt((kurtosis(d) - 1) / (4 * n)) + std * rounding(stored) * 1e-3);
-  f.z = std::abs(of_mean) > std::abs(of_std) ? std::abs(of_mean) : of_std;
+  f.of_mean = std::abs(of_mean) > std::abs(of_std);
+  f.z = f.of_mean ? std::abs(of_mean) : of_std;
   f.p = p_of_z(f.z);
   f.impossible = std::max(s.max - d.mean, d.mean - s.min) > bound(d, n) * (1 + rounding(stored));
   if (std::abs(f.z) >= kTooManyErrors || f.impossible) {

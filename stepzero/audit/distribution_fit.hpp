@@ -21,6 +21,7 @@ struct Fit {
   double lambda = 0;  // sqrt(n) sup|F_n - F|
   double p = 1;       // of the worst of them
   bool impossible = false;
+  bool of_mean = false;  // the mean is further off than the std
 };
 
 // `stored` says how far a number may be off by its type alone.

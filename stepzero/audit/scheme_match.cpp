@@ -158,8 +158,10 @@ std::string SchemeMatch::name() const { return std::string(scheme->name) + (by_p
 
 PieceCensus piece_of(const TensorCensus& census, const Param& param, const Assignment::Block& block, std::size_t blocks) {
   if (blocks > 1) {
-    for (const PieceCensus& p : census.pieces) {
-      if (p.role == block.role) return p;
+    for (PieceCensus p : census.pieces) {
+      if (p.role != block.role) continue;
+      p.scattered = std::ranges::count(param.parts, block.role, &Part::role) > 1;
+      return p;
     }
   }
   if (census.pieces.size() == 1 || census.padding) return census.pieces.front();

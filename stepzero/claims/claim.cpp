@@ -115,6 +115,14 @@ double Settings::operator()(std::string_view name) const {
 
 void Settings::set(std::string_view name, double value) { values_.insert_or_assign(std::string(name), value); }
 
+std::string source_text(std::string_view source) {
+  const char* what = source == kProducts         ? "the document on the variance of a matrix product"
+                     : source == kBackprop       ? "the documents on attention scores and on the products behind backpropagation"
+                     : source == kInitialization ? "the document that analyses the initialization of transformers"
+                                                 : "a source document";
+  return fmt::format("{}: {}", what, source);
+}
+
 Expected<void> set(const Claim& claim, Settings& settings, std::string_view assignment) {
   const auto equals = assignment.find('=');
   if (equals == std::string_view::npos)

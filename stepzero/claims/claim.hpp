@@ -105,6 +105,9 @@ inline constexpr std::string_view kProducts = "000_4d0dca0384afe855.txt";
 inline constexpr std::string_view kBackprop = "001_2c6f00b4e2d00110.txt and 002_e18c142dc2989a6c.txt";
 inline constexpr std::string_view kInitialization = "003_96ebd8648173a638.txt";
 
+// What a stranger needs to know of it: "the second ... (001_....txt)".
+std::string source_text(std::string_view source);
+
 struct Claim {
   std::string_view id;
   std::string_view source;     // file name of the document

@@ -43,6 +43,13 @@ std::string without_trailing_spaces(const std::string& text) {
   return out;
 }
 
+// The row a table shows: of a statement that fails, one that differs; the correction's numbers agree.
+const Row& telling_row(const Evidence& e) {
+  if (e.verdict() != Verdict::fails) return e.headline();
+  const auto row = std::ranges::find_if(e.rows, [](const Row& r) { return r.kind == Kind::statement && r.outcome() == Outcome::differs; });
+  return row == e.rows.end() ? e.headline() : *row;
+}
+
 // A heading and a paragraph under it.
 std::string part(std::string_view head, std::string_view text, std::size_t width) {
   return fmt::format("{}\n{}", head, wrap(text, width, 2));
@@ -90,7 +97,7 @@ std::string table(const std::vector<Result>& results, std::size_t width) {
   };
   std::string out = line("claim", "verdict", "predicted", "measured", "+-", "of what", "");
   for (const Result& r : results) {
-    const Row& h = r.evidence.headline();
+    const Row& h = telling_row(r.evidence);
     out += line(r.claim->id, to_string(r.evidence.verdict()), short_number(h.predicted), short_number(h.measured), error_of(h), h.what,
                 r.as_recorded() ? "" : fmt::format("  [recorded: {}]", to_string(r.claim->recorded)));
   }
@@ -105,7 +112,7 @@ std::string page(const Result& result, std::size_t terminal) {
   const Claim& c = *result.claim;
   const std::size_t width = std::min<std::size_t>(terminal, 110);
   const Verdict verdict = result.evidence.verdict();
-  std::string out = fmt::format("{}: {}\n\n{}  ({})\n\n", c.id, to_string(verdict), wrap(c.statement, width, 2), c.source);
+  std::string out = fmt::format("{}: {}\n\n{}  ({})\n\n", c.id, to_string(verdict), wrap(c.statement, width, 2), source_text(c.source));
   out += part("Tested", c.tested, width);
   if (verdict == Verdict::holds_if) out += part("Holds if", c.condition, width);
   if (!c.correction.empty()) out += part(c.recorded == Verdict::fails ? "Instead" : "More exactly", c.correction, width);

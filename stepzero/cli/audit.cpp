@@ -93,7 +93,8 @@ int run(const AuditFlags& flags) {
   if (!flags.html.empty()) {
     if (const auto written = write_file(flags.html, audit_html(*result)); !written) return complain(written.error());
   }
-  const std::string text = flags.json ? audit_json(*result) + "\n" : audit_text(*result, flags.full);
+  if (flags.html == "-") return exit_code_of(*result, flags.fail_on);
+  const std::string text = flags.json ? audit_json(*result) + "\n" : audit_text(*result, look_of_output(), flags.full);
   if (const int code = print(text); code != Exit::fine) return code;
   return exit_code_of(*result, flags.fail_on);
 }
@@ -112,7 +113,7 @@ void declare_audit(CLI::App& app, int& exit_code) {
   verb->add_option("--fail-on", flags->fail_on, "exit with 1 from this severity on: warning, error")
       ->check(CLI::IsMember({"warning", "error"}))
       ->capture_default_str();
-  verb->add_option("--threads", flags->threads, "threads to use [all cores]")->check(CLI::Range(1, 256));
+  verb->add_option("--threads", flags->threads, "threads to use [all cores]")->check(CLI::Range(1, 1000000));
   verb->add_flag("--moments", flags->moments, "moments of every tensor and nothing else, as fast as memory is read");
   verb->add_flag("--full", flags->full, "a row a tensor, not a row a kind");
   verb->add_flag("--follow-symlinks", flags->follow_symlinks, "read shards that are links to elsewhere");

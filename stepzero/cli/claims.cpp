@@ -104,7 +104,7 @@ void declare_claims(CLI::App& app, int& exit_code) {
   verb->add_option("--set", flags->set,
                    "a size of the experiment or a constant of the statement: key=value, or CLAIM.key=value; repeatable")
       ->allow_extra_args(false);
-  verb->add_option("--threads", flags->threads, "threads to use [all cores]")->check(CLI::Range(1, 256));
+  verb->add_option("--threads", flags->threads, "threads to use [all cores]")->check(CLI::Range(1, 1000000));
   verb->add_flag("--json", flags->json, "the result as JSON (stepzero.claims/1)");
   verb->add_option("--markdown", flags->markdown, "write claims.md and its figures into this directory");
   verb->add_flag("--quiet", flags->quiet, "no progress");

@@ -3,6 +3,7 @@
 #include <unistd.h>
 #include <charconv>
 #include <chrono>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 
@@ -29,9 +30,17 @@ int complain(const Error& error) {
 int print(const std::string& text) {
   if (!speaks()) return Exit::fine;
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    if (errno == EPIPE) return Exit::fine;  // whoever read has seen enough; the verdict stays
     return complain({"could not write the result to standard output", ""});
   }
   return Exit::fine;
+}
+
+std::string whole_number(std::string text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size() && value == std::floor(value) && std::abs(value) < 1e15;
+  return whole && text.find_first_of(".eE") != std::string::npos ? fmt::format("{:.0f}", value) : text;
 }
 
 std::string check_seed(const std::string& text) {
@@ -62,11 +71,12 @@ std::string check_fraction(const std::string& text) {
 }  // namespace
 
 void CommonFlags::declare(CLI::App& app) {
+  verb = &app;
   app.add_option("MODEL", model, "a preset (stepzero models), a Hugging Face config.json, or a directory that holds one")->required();
   app.add_option("--like", like, "read the config.json as one of this family, whatever model_type it names");
   app.add_option("--scheme", scheme, "how weights are drawn (stepzero schemes)")->capture_default_str();
-  app.add_option("--seq-len", seq_len, "tokens in a sequence [128, or the tokens file's]")->check(CLI::Range(Index{1}, Index{1} << 24));
-  app.add_option("--batch", batch, "sequences [1, or the tokens file's]")->check(CLI::Range(Index{1}, Index{1} << 24));
+  app.add_option("--seq-len", seq_len, "tokens in a sequence [128, or the tokens file's]")->check(CLI::Range(Index{1}, Index{1} << 24))->transform(whole_number);
+  app.add_option("--batch", batch, "sequences [1, or the tokens file's]")->check(CLI::Range(Index{1}, Index{1} << 24))->transform(whole_number);
   app.add_option("--tokens", tokens, "zipf, distinct, equal, or a file of ids, one sequence a line")->capture_default_str();
   app.add_option("--encoder-tokens", encoder_tokens, "the same for the encoder of an encoder-decoder, as many ids as its decoder reads");
   app.add_option("--pixels", pixels, "images of a vision model: float32, [images][colours][height][width] [drawn]");
@@ -74,14 +84,18 @@ void CommonFlags::declare(CLI::App& app) {
   app.add_option("--targets", targets, "what position t is scored against: next, same [next; same where attention is not causal]")
       ->check(CLI::IsMember({"next", "same"}));
   app.add_option("--seed", seed, "the first seed")->check(check_seed)->capture_default_str();
-  app.add_option("--seeds", seeds, "how many draws to average (measure, compare)")->check(CLI::Range(1, 1000000))->capture_default_str();
+  app.add_option("--set", set, "override a field of the architecture: key=value, repeatable")->allow_extra_args(false);
+  app.add_option("--threads", threads, "threads to use [all cores]")->check(CLI::Range(1, 1000000));
+  app.add_flag("--json", json, "the result as JSON (stepzero.signal/1)");
+  app.add_flag("--no-remedies", no_remedies, "do not look for what removes a finding, which predicts the model anew for every change");
+  app.add_flag("--quiet", quiet, "no progress, no warnings");
+}
+
+void CommonFlags::declare_draws(CLI::App& app) {
+  app.add_option("--seeds", seeds, "how many draws to average")->check(CLI::Range(1, 1000000))->transform(whole_number)->capture_default_str();
   app.add_option("--until-stderr", until,
                  "draw until the standard error of every second moment is below this share, 1% say, or --seeds [100000]")
       ->check(check_fraction);
-  app.add_option("--set", set, "override a field of the architecture: key=value, repeatable")->allow_extra_args(false);
-  app.add_option("--threads", threads, "threads to use [all cores]")->check(CLI::Range(1, 256));
-  app.add_flag("--json", json, "the result as JSON (stepzero.signal/1)");
-  app.add_flag("--quiet", quiet, "no progress, no warnings");
 }
 
 namespace {
@@ -106,6 +120,12 @@ Expected<Architecture> describe_model(const std::string& model, const std::vecto
   return a;
 }
 
+void tell_notices(const Architecture& a) {
+  for (const std::string& notice : a.notices) {
+    if (speaks()) fmt::print(stderr, "stepzero: warning: {}\n", notice);
+  }
+}
+
 Expected<Setup> prepare(const CommonFlags& flags) {
   set_threads(flags.threads);
   const auto scheme = find_scheme(flags.scheme);
@@ -122,6 +142,7 @@ Expected<Setup> prepare(const CommonFlags& flags) {
                                .seed = flags.seed});
   if (!batch) return std::unexpected(batch.error());
   choose_rope(*a, batch->length);
+  if (!flags.quiet) tell_notices(*a);
   Graph graph = build_graph(*a);
   return Setup{*a, *scheme, std::move(graph), std::move(*batch)};
 }

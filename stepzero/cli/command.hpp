@@ -20,6 +20,9 @@ enum Exit : int { fine = 0, findings = 1, usage = 2, numerical = 3, bug = 70, bu
 // A check of --seed: CLI11 takes a number that is too large for the largest.
 std::string check_seed(const std::string& text);
 
+// "1e3" -> "1000"; anything else as it is
+std::string whole_number(std::string text);
+
 // "f32", "bf16", "f16"
 DType dtype_of(const std::string& text);
 
@@ -45,8 +48,11 @@ struct CommonFlags {
   std::vector<std::string> set;
   bool json = false;
   bool quiet = false;
+  bool no_remedies = false;
+  const CLI::App* verb = nullptr;  // that declared them
 
   void declare(CLI::App& app);
+  void declare_draws(CLI::App& app);  // of the verbs that draw
 };
 
 struct Setup {
@@ -59,6 +65,9 @@ struct Setup {
 // MODEL, --set and what the scheme changes; ready for a graph.
 Expected<Architecture> describe_model(const std::string& model, const std::vector<std::string>& set, const Scheme& scheme,
                                       const std::string& like = {});
+
+// What the configuration says that was not read, as warnings.
+void tell_notices(const Architecture& a);
 
 // MODEL, --set, --tokens, --scheme and the rest, checked against each other.
 Expected<Setup> prepare(const CommonFlags& flags);

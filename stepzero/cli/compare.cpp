@@ -27,7 +27,8 @@ int run(const CompareFlags& flags) {
   Signal joined = join(*theory, *real);
   joined.tokens = input_name(flags, setup->batch);
   joined.weightless = flags.weightless;
-  if (const int code = present(joined, flags, flags.view, compare_text); code != Exit::fine) return code;
+  const auto json = [](const Signal& s) { return to_json(s, compare(s)); };
+  if (const int code = present(joined, flags, flags.view, compare_text, {}, json); code != Exit::fine) return code;
   return std::ranges::any_of(compare(joined), &Comparison::wrong) ? Exit::findings : Exit::fine;
 }
 
@@ -38,6 +39,7 @@ void declare_compare(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<CompareFlags>();
   flags->seeds = 8;
   flags->declare(*verb);
+  flags->declare_draws(*verb);
   verb->add_flag("--weightless", flags->weightless, "measure without making the weights: any size of model");
   flags->view.declare(*verb);
   verb->footer(

@@ -187,6 +187,8 @@ int run(const InitFlags& flags) {
   if (!scheme) return complain(scheme.error());
   const auto a = describe_model(flags.model, flags.set, **scheme, flags.like);
   if (!a) return complain(a.error());
+  if (!flags.quiet) tell_notices(*a);
+  if (flags.output == "-") return complain({"-o -: weights are not written to standard output", "name a file *.safetensors or a directory"});
   const bool one_file = flags.output.ends_with(".safetensors");
   if (one_file && !speaks()) return Exit::fine;  // one file is the first process's
   const Team team = one_file ? Team() : join_others(flags.threads, flags.quiet);
@@ -224,7 +226,7 @@ void declare_init(CLI::App& app, int& exit_code) {
   verb->add_option("--shard", flags->shard, "i/N: be the i-th of N processes that make one directory")->capture_default_str();
   verb->add_option("--only", flags->only, "only tensors whose name matches, e.g. '*.attn.*'");
   verb->add_option("--set", flags->set, "override a field of the architecture: key=value, repeatable")->allow_extra_args(false);
-  verb->add_option("--threads", flags->threads, "threads to use [all cores]")->check(CLI::Range(1, 256));
+  verb->add_option("--threads", flags->threads, "threads to use [all cores]")->check(CLI::Range(1, 1000000));
   verb->add_flag("--force", flags->force, "replace what is there");
   verb->add_flag("--quiet", flags->quiet, "no progress");
   verb->footer(

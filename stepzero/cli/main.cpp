@@ -15,6 +15,7 @@
 #include "stepzero/cli/shell.hpp"
 #include "stepzero/core/memory.hpp"
 #include "stepzero/core/text.hpp"
+#include "stepzero/models/architecture.hpp"
 
 namespace {
 
@@ -33,6 +34,24 @@ std::string did_you_mean(const CLI::App& app, const std::string& wrong) {
   return closest(wrong, known);
 }
 
+// The verbs that know a flag: "measure, compare"
+std::string known_to(const CLI::App& app, const std::string& flag) {
+  std::vector<std::string> verbs;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (verb->get_option_no_throw(flag) != nullptr) verbs.push_back(verb->get_name());
+  }
+  return fmt::format("{}", fmt::join(verbs, ", "));
+}
+
+// "--layers" is --set layers
+std::string field_hint(const CLI::App& verb, const std::string& flag, const std::string& value) {
+  if (!flag.starts_with("--") || verb.get_option_no_throw("--set") == nullptr) return "";
+  std::string key = flag.substr(2);
+  std::ranges::replace(key, '-', '_');
+  const bool field = std::ranges::any_of(fields(), [&](const Field& f) { return f.name == key; });
+  return field ? fmt::format("--set {}={}", key, value.empty() || value.starts_with("-") ? "VALUE" : show(value)) : "";
+}
+
 int usage_error(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words) {
   const CLI::App* at = &app;
   for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
@@ -46,12 +65,20 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, const std::ve
         {fmt::format("unknown verb \"{}\"{}", show(words.front()), near.empty() ? "" : fmt::format("; did you mean {}?", near)), hint});
   }
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    for (const std::string& word : words) {
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      const std::string& word = words[i];
       const std::string name = word.substr(0, word.find('='));
       const bool known = name.starts_with("--") && at->get_option_no_throw(name) != nullptr;
       if (std::string_view(error.what()).find(word) == std::string_view::npos || known) continue;
       message = fmt::format("unknown {} \"{}\"", word.starts_with("-") ? "flag" : at == &app ? "verb" : "argument", show(name));
-      if (const std::string near = did_you_mean(*at, name); !near.empty()) message += fmt::format("; did you mean {}?", near);
+      const std::string value = word.size() > name.size() ? word.substr(name.size() + 1) : i + 1 < words.size() ? words[i + 1] : "";
+      if (const std::string field = field_hint(*at, name, value); !field.empty()) {
+        message += fmt::format("; did you mean {}?", field);
+      } else if (const std::string verbs = known_to(app, name); !verbs.empty()) {
+        message += fmt::format("; {} is a flag of {}", show(name), verbs);
+      } else if (const std::string near = did_you_mean(*at, name); !near.empty()) {
+        message += fmt::format("; did you mean {}?", near);
+      }
       break;
     }
   }
@@ -67,8 +94,17 @@ void spin_less(const std::vector<std::string>& words, char** argv) {
   if (setenv("GOMP_SPINCOUNT", "10000", 0) == 0) (void)execv("/proc/self/exe", argv);  // where that fails, go on as we are
 }
 
+// "help VERB" is "VERB --help", "VERB --version" is "--version".
+std::vector<std::string> plain_words(std::vector<std::string> words) {
+  if (std::ranges::find(words, "--version") != words.end()) return {"--version"};
+  if (words.empty() || words.front() != "help") return words;
+  words.erase(words.begin());
+  words.emplace_back("--help");
+  return words;
+}
+
 int run(int argc, char** argv) {
-  const std::vector<std::string> words(argv + 1, argv + argc);
+  const std::vector<std::string> words = plain_words({argv + 1, argv + argc});
   spin_less(words, argv);
   CLI::App app("stepzero: what a transformer will do before its first training step", "stepzero");
   app.set_version_flag("--version", "stepzero " STEPZERO_VERSION);
@@ -93,7 +129,7 @@ int run(int argc, char** argv) {
   if (!shared) return cli::complain(shared.error());
   if (!*shared && !cli::speaks()) return cli::Exit::fine;  // the first does it alone
   try {
-    app.parse(argc, argv);
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::ParseError& error) {
     if (dynamic_cast<const CLI::CallForVersion*>(&error) != nullptr) return cli::print("stepzero " STEPZERO_VERSION "\n");
     if (error.get_exit_code() == 0) {

@@ -1,8 +1,5 @@
 #include <memory>
 
-#include <fmt/format.h>
-
-#include "stepzero/cli/job.hpp"
 #include "stepzero/cli/present.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/pass/measure.hpp"
@@ -28,15 +25,7 @@ int run(const MeasureFlags& flags) {
   if (!signal) return complain(signal.error());
   if (flags.dtype != "f32") signal->dtype = flags.dtype;
   signal->tokens = input_name(flags, setup->batch);
-  const int code = present(*signal, flags, flags.view, to_text);
-  if (code == Exit::usage) return code;
-  if (const auto broken = find_not_finite(*signal)) {
-    if (speaks())
-      fmt::print(stderr, "stepzero: {} is not finite at {}\n  the signal overflowed or the weights hold NaN or Inf\n", broken->what,
-                 show(broken->where));
-    return Exit::numerical;
-  }
-  return code;
+  return present(*signal, flags, flags.view, to_text);
 }
 
 }  // namespace
@@ -45,6 +34,7 @@ void declare_measure(CLI::App& app, int& exit_code) {
   auto* verb = app.add_subcommand("measure", "every moment by a real forward and backward pass");
   auto flags = std::make_shared<MeasureFlags>();
   flags->declare(*verb);
+  flags->declare_draws(*verb);
   auto* weights = verb->add_option("--weights", flags->weights,
                                    "run the weights of this .safetensors file, or directory of shards, instead of drawing them");
   auto* weightless =

@@ -6,7 +6,11 @@
 #include <cstdlib>
 #include <span>
 
+#include <fmt/format.h>
+
 #include "stepzero/cli/job.hpp"
+#include "stepzero/cli/remedies.hpp"
+#include "stepzero/core/text.hpp"
 #include "stepzero/io/output.hpp"
 #include "stepzero/report/diagnosis.hpp"
 #include "stepzero/report/export.hpp"
@@ -51,40 +55,53 @@ Look look_of_output() {
 
 void ViewFlags::declare(CLI::App& app) {
   app.add_flag("--full", full, "everything: all layers, nodes and parameters, and what the notes say");
-  app.add_option("--csv", csv, "also write every number to this file, a row each");
-  app.add_option("--markdown", markdown, "also write the findings and the layers to this file, to paste into an issue");
+  app.add_option("--csv", csv, "also write every number to this file, a row each; - is standard output, and nothing else goes there");
+  app.add_option("--markdown", markdown, "also write the findings and the layers to this file, to paste into an issue or a pull request; - as with --csv");
   app.add_option("--fail-on", fail_on, "exit with 1 where there is a finding of this severity or worse: note, warning, error")
       ->check(CLI::IsMember({"note", "warning", "error"}));
 }
 
 Expected<void> write_file(const std::string& path, std::string_view text) {
   if (!speaks()) return {};
+  if (path == "-") {
+    if (print(std::string(text)) == Exit::fine) return {};
+    return fail("standard output cannot be written");
+  }
   auto file = OutputFile::create(path, text.size(), true);
   if (!file) return std::unexpected(file.error());
   if (auto done = file->write(std::as_bytes(std::span(text))); !done) return done;
   return file->commit();
 }
 
-int write_tables(const Signal& signal, const ViewFlags& view) {
+int write_tables(const Signal& signal, const CommonFlags& common, const ViewFlags& view) {
   if (!view.csv.empty()) {
     if (const auto done = write_file(view.csv, to_csv(signal)); !done) return complain(done.error());
   }
   if (!view.markdown.empty()) {
-    if (const auto done = write_file(view.markdown, to_markdown(signal)); !done) return complain(done.error());
+    if (const auto done = write_file(view.markdown, to_markdown(signal, command_with(*common.verb, common, {}), STEPZERO_VERSION)); !done) return complain(done.error());
   }
   return Exit::fine;
 }
 
 int judge(const Signal& signal, const ViewFlags& view) {
+  if (const auto broken = find_not_finite(signal)) {
+    if (speaks())
+      fmt::print(stderr, "stepzero: {} is not finite at {}\n  the signal overflowed or the weights hold NaN or Inf\n", broken->what,
+                 show(broken->where));
+    return Exit::numerical;
+  }
   if (view.fail_on.empty()) return Exit::fine;
   const Severity least = view.fail_on == "error" ? Severity::error : view.fail_on == "warning" ? Severity::warning : Severity::note;
   return any_at_least(signal.findings, least) ? Exit::findings : Exit::fine;
 }
 
-int present(Signal& signal, const CommonFlags& common, const ViewFlags& view, const TextView& text) {
+int present(Signal& signal, const CommonFlags& common, const ViewFlags& view, const TextView& text, const PredictOptions& options,
+            const JsonView& json) {
   signal.findings = diagnose(signal);
-  if (const int code = write_tables(signal, view); code != Exit::fine) return code;
-  const std::string result = common.json ? to_json(signal) + "\n" : text(signal, look_of_output(), view.full);
+  if (speaks() && !common.no_remedies) add_remedies(signal, common, view.full, options);
+  if (const int code = write_tables(signal, common, view); code != Exit::fine) return code;
+  if (view.to_output()) return judge(signal, view);
+  const std::string result = common.json ? json(signal) + "\n" : text(signal, look_of_output(), view.full);
   if (const int code = print(result); code != Exit::fine) return code;
   return judge(signal, view);
 }

@@ -4,7 +4,9 @@
 #include <string>
 
 #include "stepzero/cli/command.hpp"
+#include "stepzero/report/json.hpp"
 #include "stepzero/report/terminal_style.hpp"
+#include "stepzero/theory/predict.hpp"
 
 namespace stepzero::cli {
 
@@ -17,20 +19,25 @@ struct ViewFlags {
   std::string markdown;
   std::string fail_on;
 
+  // Whether one of the files is standard output: then nothing else goes there.
+  [[nodiscard]] bool to_output() const { return csv == "-" || markdown == "-"; }
+
   void declare(CLI::App& app);
 };
 
 using TextView = std::function<std::string(const Signal&, const Look&, bool full)>;
+using JsonView = std::function<std::string(const Signal&)>;
 
 // Diagnoses the signal, writes the files that were asked for and prints it as text or JSON. Exit::findings where --fail-on
-// says so.
-int present(Signal& signal, const CommonFlags& common, const ViewFlags& view, const TextView& text);
+// says so. `options` are those that remedies are predicted with.
+int present(Signal& signal, const CommonFlags& common, const ViewFlags& view, const TextView& text, const PredictOptions& options = {},
+            const JsonView& json = [](const Signal& s) { return to_json(s); });
 
 // The parts, for a verb that prints something else.
-int write_tables(const Signal& signal, const ViewFlags& view);
-int judge(const Signal& signal, const ViewFlags& view);
+int write_tables(const Signal& signal, const CommonFlags& common, const ViewFlags& view);
+int judge(const Signal& signal, const ViewFlags& view);  // Exit::numerical where a number is not finite
 
-// A whole file or none; an existing one is replaced.
+// A whole file or none; an existing one is replaced. "-" is standard output.
 Expected<void> write_file(const std::string& path, std::string_view text);
 
 }  // namespace stepzero::cli

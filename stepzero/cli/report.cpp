@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "stepzero/cli/job.hpp"
 #include "stepzero/cli/present.hpp"
+#include "stepzero/cli/remedies.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/report/compare.hpp"
 #include "stepzero/report/diagnosis.hpp"
@@ -54,13 +56,14 @@ Expected<Signal> alternative(const ReportFlags& flags, const std::string& scheme
 
 std::string summary(const Signal& s, const ReportFlags& flags, std::size_t bytes) {
   const Look look = look_of_output();
-  return header_text(s, look) + findings_text(s, look, flags.view.full) +
+  return header_text(s, look) + findings_text(s.findings, look, flags.view.full) +
          fmt::format("wrote {}  {:.0f} kB\n", show(flags.output), static_cast<double>(bytes) * 1e-3);
 }
 
 int run(const ReportFlags& flags) {
   auto signal = signal_of(flags);
   if (!signal) return complain(signal.error());
+  if (speaks() && !flags.no_remedies && flags.weights.empty()) add_remedies(*signal, flags, true);
   Page page{std::move(*signal), {}, flags.command, STEPZERO_VERSION};
   for (const std::string& scheme : flags.compare_schemes) {
     auto other = alternative(flags, scheme);
@@ -69,7 +72,8 @@ int run(const ReportFlags& flags) {
   }
   const std::string html = to_html(page);
   if (const auto done = write_file(flags.output, html); !done) return complain(done.error());
-  if (const int code = write_tables(page.signal, flags.view); code != Exit::fine) return code;
+  if (const int code = write_tables(page.signal, flags, flags.view); code != Exit::fine) return code;
+  if (flags.output == "-" || flags.view.to_output()) return judge(page.signal, flags.view);
   const std::string text = flags.json ? to_json(page.signal) + "\n" : summary(page.signal, flags, html.size());
   if (const int code = print(text); code != Exit::fine) return code;
   return judge(page.signal, flags.view);
@@ -77,19 +81,11 @@ int run(const ReportFlags& flags) {
 
 }  // namespace
 
-// A word as a shell would take it.
-std::string shell_word(const std::string& word) {
-  const std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 void declare_report(CLI::App& app, int& exit_code, const std::vector<std::string>& words) {
   auto* verb = app.add_subcommand("report", "one self-contained HTML page: verdict, charts over the depth, every number");
   auto flags = std::make_shared<ReportFlags>();
   flags->declare(*verb);
+  flags->declare_draws(*verb);
   flags->view.declare(*verb);
   verb->add_option("-o,--output", flags->output, "the page")->capture_default_str();
   verb->add_option("--compare-schemes", flags->compare_schemes, "other schemes to lay over the charts, with commas between")

@@ -13,7 +13,7 @@ namespace {
 thread_local bool inside = false;
 }
 
-void set_threads(int n) { omp_set_num_threads(n > 0 ? n : omp_get_num_procs()); }
+void set_threads(int n) { omp_set_num_threads(n > 0 ? std::min(n, 256) : omp_get_num_procs()); }
 
 int threads() { return omp_get_max_threads(); }
 

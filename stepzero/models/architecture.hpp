@@ -164,6 +164,8 @@ struct Architecture {  // NOLINT(clang-analyzer-optin.performance.Padding)
   Index base_layers = 2;
   std::vector<double> mixing = {};        // how much of a value's size attention leaves in each layer, as a scheme that asked was told
   std::vector<std::string> changes = {};  // what a scheme has changed, as "field=value"
+  std::vector<std::string> notices = {};  // what its configuration says that was not read, or does not say, in words
+  std::vector<std::string> sizes_not_given = {};
 };
 
 inline bool has_window(const Architecture& a, Index layer) {

@@ -1,14 +1,49 @@
 #include "stepzero/models/config_reader.hpp"
 
+#include <algorithm>
+#include <array>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "stepzero/core/text.hpp"
 
 namespace stepzero {
 
+namespace {
+
+bool is_size(std::string_view key) {
+  constexpr auto sizes = std::to_array<std::string_view>({"hidden_size", "n_embd", "d_model", "num_hidden_layers", "n_layer", "num_layers",
+                                                          "num_attention_heads", "n_head", "num_heads", "vocab_size"});
+  return std::ranges::find(sizes, key) != sizes.end();
+}
+
+// Keys that say nothing about step zero: who wrote the file, special tokens, how it is run, trained or generated from.
+bool is_beside(std::string_view key) {
+  constexpr auto ends = std::to_array<std::string_view>({"_token_id", "_dropout", "_pdrop", "_dropout_prob", "_coef", "_loss", "_dtype", "_version",
+                                                         "_cache", "_rate", "layerdrop", "_name_or_path", "_implementation", "_index", "_id"});
+  constexpr auto begins = std::to_array<std::string_view>({"summary_", "task_", "classifier_", "output_", "return_", "mask_", "stepzero", "_",
+                                                           "is_", "id2", "label2", "problem_", "finetuning", "num_beam", "use_return_dict"});
+  constexpr auto whole = std::to_array<std::string_view>(
+      {"architectures", "model_type", "torch_dtype", "dtype", "attn_implementation", "bos_token", "eos_token", "pad_token", "torchscript",
+       "use_bfloat16", "tf_legacy_loss", "pruned_heads", "tie_encoder_decoder", "chunk_size_feed_forward", "cross_attention_hidden_size",
+       "tokenizer_class", "prefix", "dropout", "pretraining_tp", "gradient_checkpointing", "use_cache", "do_sample", "max_length", "min_length",
+       "temperature", "top_k", "top_p", "num_return_sequences", "repetition_penalty", "length_penalty", "n_ctx", "router_jitter_noise",
+       "aux_loss_alpha", "seq_aux", "ep_size", "initializer_range", "unk_token_id", "use_flash_attention", "language", "license",
+       "num_labels", "image_token_index", "reorder_and_upcast_attn", "resid_pdrop", "embd_pdrop", "attn_pdrop", "slow_but_exact",
+       "skip_bias_add", "skip_bias_add_qkv", "bias_dropout_fusion", "masked_softmax_fusion", "unk_token", "n_positions", "offset_alibi",
+       "seq_length", "num_nextn_predict_layers", "encoder_stride", "pooler_act", "pooler_output_size", "quantization_config_dict",
+       "original_max_position_embeddings", "rescale_every"});
+  return std::ranges::any_of(ends, [&](std::string_view s) { return key.ends_with(s); }) ||
+         std::ranges::any_of(begins, [&](std::string_view s) { return key.starts_with(s); }) || std::ranges::find(whole, key) != whole.end();
+}
+
+}  // namespace
+
 const nlohmann::json* ConfigReader::find(Keys keys, std::string_view& found) {
   const nlohmann::json* value = nullptr;
   for (const std::string_view key : keys) {
+    asked_.insert(key);
     const auto it = object_.find(key);
     if (it == object_.end() || it->is_null()) continue;
     if (value != nullptr && *value != *it) {
@@ -30,7 +65,10 @@ void ConfigReader::complain(std::string_view key, std::string message) {
 Index ConfigReader::count(Keys keys, Index fallback, Index low, Index high) {
   std::string_view key;
   const auto* value = find(keys, key);
-  if (value == nullptr) return fallback;
+  if (value == nullptr) {
+    if (is_size(*keys.begin())) assumed_.emplace_back(*keys.begin(), fallback);
+    return fallback;
+  }
   const bool fits = value->is_number_integer() && *value >= low && *value <= high;
   if (!fits) {
     complain(key, fmt::format("expected a whole number from {} to {}, found {}", low, high, show(value->dump())));
@@ -87,6 +125,26 @@ const nlohmann::json* ConfigReader::array(std::string_view key) {
   if (value == nullptr) return nullptr;
   if (!value->is_array()) complain(key, fmt::format("expected a list, found {}", show(value->dump())));
   return value->is_array() ? value : nullptr;
+}
+
+std::vector<std::string> ConfigReader::sizes_not_given() const {
+  std::vector<std::string> out;
+  for (const auto& [key, value] : assumed_) out.emplace_back(key);
+  return out;
+}
+
+std::vector<std::string> ConfigReader::notices() const {
+  std::vector<std::string> unread, assumed, out;
+  const std::vector<std::string> known(asked_.begin(), asked_.end());
+  for (const auto& [key, value] : object_.items()) {
+    if (asked_.contains(key) || is_beside(key) || value.is_null()) continue;
+    const std::string near = closest(key, known);
+    unread.push_back(fmt::format("\"{}\"{}", show(key), near.empty() || object_.contains(near) ? "" : fmt::format(" (did you mean \"{}\"?)", near)));
+  }
+  for (const auto& [key, value] : assumed_) assumed.push_back(fmt::format("\"{}\" = {}", key, value));
+  if (!unread.empty()) out.push_back(fmt::format("{}: not read: {}", show(file_), fmt::join(unread, ", ")));
+  if (!assumed.empty()) out.push_back(fmt::format("{}: not given, so the family's own: {}", show(file_), fmt::join(assumed, ", ")));
+  return out;
 }
 
 Expected<void> ConfigReader::finish() const {

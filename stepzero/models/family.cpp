@@ -92,6 +92,8 @@ bool import_layer_types(ConfigReader& c, Architecture& a) {
 
 Expected<Architecture> finish(const ConfigReader& c, Architecture a) {
   if (auto done = c.finish(); !done) return std::unexpected(done.error());
+  a.notices = c.notices();
+  a.sizes_not_given = c.sizes_not_given();
   return a;
 }
 

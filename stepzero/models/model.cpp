@@ -1,5 +1,7 @@
 #include "stepzero/models/model.hpp"
 
+#include <array>
+#include <cstdio>
 #include <filesystem>
 #include <vector>
 
@@ -42,6 +44,7 @@ Expected<Architecture> import(std::string_view text, const std::string& file, st
   if (!parsed) return std::unexpected(parsed.error());
   auto config = text_model(std::move(*parsed), file);
   if (!config) return std::unexpected(config.error());
+  const std::string own = config->is_object() ? config->value("model_type", nlohmann::json()).is_string() ? (*config)["model_type"].get<std::string>() : "" : "";
   if (!like.empty() && config->is_object()) (*config)["model_type"] = like;
   const auto type = config->is_object() ? config->find("model_type") : config->end();
   if (!config->is_object() || type == config->end() || !type->is_string()) {
@@ -56,6 +59,10 @@ Expected<Architecture> import(std::string_view text, const std::string& file, st
   }
   auto a = family->import(*config, file);
   if (!a) return a;
+  if (!like.empty() && like != own && !a->sizes_not_given.empty()) {
+    return fail(fmt::format("{}: read as {} it does not say {}", show(file), like, fmt::join(a->sizes_not_given, ", ")),
+                fmt::format("its keys are those of {}; without the sizes it would be {}'s default model", own.empty() ? "another family" : show(own), like));
+  }
   // What stepzero init adds for what the family's own keys cannot say.
   const auto ours = config->find("stepzero");
   if (ours == config->end() || !ours->is_object() || !ours->contains("set")) return a;
@@ -70,6 +77,59 @@ Expected<Architecture> import(std::string_view text, const std::string& file, st
 
 }  // namespace
 
+namespace {
+
+constexpr std::size_t most_text = std::size_t{16} << 20;
+
+bool is_input(const std::string& model) { return model == "-" || model == "/dev/stdin"; }
+
+// Standard input, read once: whoever asks again gets the same.
+Expected<std::string> read_input() {
+  static const Expected<std::string> text = []() -> Expected<std::string> {
+    std::string all;
+    std::array<char, 65536> some;
+    while (const std::size_t n = std::fread(some.data(), 1, some.size(), stdin)) {
+      all.append(some.data(), n);
+      if (all.size() > most_text) return fail(fmt::format("standard input: at most {} bytes are read", most_text), "is this the file that was meant?");
+    }
+    if (std::ferror(stdin) != 0) return fail("standard input cannot be read");
+    return all;
+  }();
+  return text;
+}
+
+// The text of a config.json, and where it lies.
+struct Found {
+  std::string text;
+  std::filesystem::path path;
+};
+
+Expected<Found> find_config(const std::string& model, const std::vector<std::string>& known) {
+  if (is_input(model)) {
+    auto text = read_input();
+    if (!text) return std::unexpected(text.error());
+    return Found{std::move(*text), "standard input"};
+  }
+  std::error_code ignored;
+  std::filesystem::path path = model;
+  if (std::filesystem::is_directory(path, ignored)) {
+    path /= "config.json";
+    if (!std::filesystem::exists(path, ignored))
+      return fail(fmt::format("{}: a directory without a config.json", show(model)), "name the directory of a checkpoint, or a config.json itself");
+  }
+  if (!std::filesystem::exists(path, ignored)) {
+    const std::string near = closest(model, known);
+    return fail(fmt::format("unknown model \"{}\": neither a preset nor a file{}", show(model),
+                            near.empty() ? "" : fmt::format("; did you mean {}?", near)),
+                fmt::format("presets are {}; or give a config.json or the directory that holds it", fmt::join(known, ", ")));
+  }
+  auto text = read_text(path.string(), most_text);
+  if (!text) return std::unexpected(text.error());
+  return Found{std::move(*text), std::move(path)};
+}
+
+}  // namespace
+
 Expected<Architecture> import_config(std::string_view text, const std::string& file) { return import(text, file, {}); }
 
 Expected<Architecture> load_model(const std::string& model, std::string_view like) {
@@ -78,23 +138,19 @@ Expected<Architecture> load_model(const std::string& model, std::string_view lik
     known.emplace_back(preset.name);
     if (preset.name != model) continue;
     auto a = import(preset.config, model, like);
-    if (a) a->name = model;
+    if (!a) return a;
+    a->name = model;
+    a->notices.clear();  // a preset says what differs from its family
     return a;
   }
-  std::error_code ignored;
-  std::filesystem::path path = model;
-  if (std::filesystem::is_directory(path, ignored)) path /= "config.json";
-  if (!std::filesystem::exists(path, ignored)) {
-    const std::string near = closest(model, known);
-    return fail(fmt::format("unknown model \"{}\": neither a preset nor a file{}", show(model),
-                            near.empty() ? "" : fmt::format("; did you mean {}?", near)),
-                fmt::format("presets are {}; or give a config.json or the directory that holds it", fmt::join(known, ", ")));
-  }
-  constexpr std::size_t limit = std::size_t{16} << 20;
-  auto text = read_text(path.string(), limit);
-  if (!text) return std::unexpected(text.error());
-  auto a = import(*text, path.string(), like);
-  if (a) {
+  const auto config = find_config(model, known);
+  if (!config) return std::unexpected(config.error());
+  const std::filesystem::path& path = config->path;
+  auto a = import(config->text, path.string(), like);
+  if (a && is_input(model)) {
+    a->name = a->family;
+  } else if (a) {
+    std::error_code ignored;
     const auto absolute = std::filesystem::absolute(path, ignored);
     a->name =
         path.filename() == "config.json" && absolute.has_parent_path() ? absolute.parent_path().filename().string() : path.stem().string();
@@ -106,14 +162,10 @@ Expected<nlohmann::ordered_json> model_config(const std::string& model) {
   for (const Preset& preset : presets()) {
     if (preset.name == model) return nlohmann::ordered_json::parse(preset.config);
   }
-  std::error_code ignored;
-  std::filesystem::path path = model;
-  if (std::filesystem::is_directory(path, ignored)) path /= "config.json";
-  constexpr std::size_t limit = std::size_t{16} << 20;
-  const auto text = read_text(path.string(), limit);
-  if (!text) return std::unexpected(text.error());
-  if (auto checked = parse_json(*text, path.string()); !checked) return std::unexpected(checked.error());
-  return nlohmann::ordered_json::parse(*text);
+  const auto config = find_config(model, {});
+  if (!config) return std::unexpected(config.error());
+  if (auto checked = parse_json(config->text, config->path.string()); !checked) return std::unexpected(checked.error());
+  return nlohmann::ordered_json::parse(config->text);
 }
 
 }  // namespace stepzero

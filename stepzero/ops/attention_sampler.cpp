@@ -65,7 +65,7 @@ class Sampler : public HeadMaker {
           Slot& to = slots[static_cast<std::size_t>(slot)];
           Head h = head(i);
           gram(mixed(h), to.K);
-          to.size = sum_squares(View<const float>(h.factor));
+          to.size = std::max<double>(sum_squares(View<const float>(h.factor)), 1e-300);  // values may be 0
           to.spread = spread_of(h);
           to.summary = h.op.summary(batch_, View<const float>(h.keep.view()));
           to.a = std::move(h.a);
@@ -91,6 +91,11 @@ class Sampler : public HeadMaker {
     DownWire out;
     // the drawn kernels' mean size is known: what they are off by is taken out
     out.K = mean_of(K, v_.K.trace() / size);
+    const AttentionSummary mean{sum.score_variance * share, 0, sum.entropy * share, sum.sum_squares * share};
+    if (!(v_.K.trace() > 0)) {  // nothing is mixed
+      out.note = AttentionNote{.summary = mean};
+      return out;
+    }
     // of the model's own number of heads in one draw
     const double h = static_cast<double>(op_.heads);
     const double level = seen.variance(0) / (seen.mean(0) * seen.mean(0));

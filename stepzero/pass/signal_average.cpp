@@ -50,7 +50,8 @@ double Ensemble::error() const {
 std::optional<NotFinite> find_not_finite(const Signal& signal) {
   std::optional<NotFinite> first;
   const auto look = [&](const Value& value, const std::string& where, const char* what) {
-    if (!first && value.measured && !std::isfinite(*value.measured)) first = {where, what};
+    const bool broken = (value.measured && !std::isfinite(*value.measured)) || (value.predicted && !std::isfinite(*value.predicted));
+    if (!first && broken) first = {where, what};
   };
   for (const NodeSignal& n : signal.nodes) look(n.forward.second_moment, n.name, "the signal");
   for (const AttentionSignal& a : signal.attention) look(a.entropy, a.name, "the attention");

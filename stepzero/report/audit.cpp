@@ -86,14 +86,6 @@ std::string table(const Audit& a, bool full) {
   return out;
 }
 
-std::string findings(const Audit& a) {
-  if (a.findings.empty()) return a.moments_only ? "" : "\nnothing found\n";
-  std::string out = "\n";
-  for (const Finding& f : a.findings)
-    out += fmt::format("{}: {}: {}\n  {}\n  {}\n", to_string(f.severity), f.id, show(f.where), show(f.evidence), show(f.remedy));
-  return out;
-}
-
 std::string consequences(const Audit& a) {
   if (!a.found_signal || !a.intended_signal) return "";
   const auto value = [](const Value& v) { return v.predicted ? number(*v.predicted) : std::string("-"); };
@@ -126,6 +118,10 @@ std::string baseline(const Audit& a) {
 
 }  // namespace
 
-std::string audit_text(const Audit& a, bool full) { return header(a) + table(a, full) + baseline(a) + consequences(a) + findings(a); }
+std::string audit_text(const Audit& a, const Look& look, bool full) {
+  const std::string found = a.moments_only && a.findings.empty() ? "" : "\n" + findings_text(a.findings, look, true);
+  const std::string rest = table(a, full).substr(found.empty() ? 0 : 1);  // a blank line between
+  return header(a) + found + rest + baseline(a) + consequences(a);
+}
 
 }  // namespace stepzero

@@ -3,11 +3,12 @@
 #include <string>
 
 #include "stepzero/audit/audit.hpp"
+#include "stepzero/report/terminal_style.hpp"
 
 namespace stepzero {
 
 // One screen: what it is, what is wrong, a row a kind of tensor. `full`: a row a tensor.
-std::string audit_text(const Audit& audit, bool full);
+std::string audit_text(const Audit& audit, const Look& look, bool full);
 
 // The contract stepzero.audit/1 (docs/json.md).
 std::string audit_json(const Audit& audit);

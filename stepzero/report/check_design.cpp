@@ -56,7 +56,7 @@ void check_depth_scaling(const Signal& s, Findings& out) {
                    "take the stream's square from {:.2g} to {:.3g}",
                    output, like, std::sqrt(2 * static_cast<double>(a.layers)), a.layers,
                    best(stack.layers.front().stream->forward.second_moment), best(stack.layers.back().stream->forward.second_moment)),
-       "scheme megatron divides them; --set residual_scale does it in the forward pass"});
+       ""});
 }
 
 // The product of gate and up is what the down projection reads: dividing up as well divides the branch twice.
@@ -69,7 +69,7 @@ void check_gated_scaling(const Signal& s, Findings& out) {
        fmt::format("up projections have std {:.3g}, gates {:.3g}, down projections {:.3g}: {}", up, gate, down,
                    down < 0.7 * gate ? "up and down are both divided by depth, so that what the feed-forward adds is divided twice"
                                      : "the division by depth is on the matrix that reads the stream, not on the one that writes it"),
-       "divide the down projection (w2) and the attention's output only; gate and up (w1, w3) keep the full std"});
+       "divide the down projection (w2) and the attention's output only; gate and up (w1, w3) keep the full std", {}});
 }
 
 void check_scheme(const Signal& s, Findings& out) {
@@ -79,18 +79,18 @@ void check_scheme(const Signal& s, Findings& out) {
   if (a.norm == NormKind::none && !among(for_no_norm, s.scheme)) {
     out.push_back({"scheme-misfit", Severity::warning, "model",
                    fmt::format("scheme {} counts on norms, the model has none: nothing keeps the size of what a branch reads", scheme),
-                   "scheme t-fixup, fixup or rezero; or --set norm=layernorm"});
+                   ""});
   } else if (a.norm_placement == NormPlacement::post && a.layers >= 18 && !among(for_post_norm, s.scheme)) {
     out.push_back({"scheme-misfit", a.layers > 24 ? Severity::warning : Severity::note, "model",
                    fmt::format("{} layers with norms after the sum under scheme {}: every norm shrinks the skip, and beyond 18 layers "
                                "models so drawn were seen to diverge without long warm-up",
                                a.layers, scheme),
-                   "scheme deepnet or admin; or --set norm_placement=pre"});
+                   ""});
   } else if ((a.norm_placement == NormPlacement::branch || a.norm_placement == NormPlacement::sandwich) &&
              among(divide_outputs, s.scheme)) {
     out.push_back({"scheme-misfit", Severity::note, "model",
                    fmt::format("scheme {} divides the outputs of the branches by depth, and a norm after each branch undoes that", scheme),
-                   "put the scale behind the norm: the norm's gain, or --set residual_scale"});
+                   "put the scale behind the norm: the norm's gain"});
   }
 }
 

@@ -6,12 +6,15 @@
 
 namespace stepzero {
 
-using Findings = std::vector<Finding>;
+struct Findings : std::vector<Finding> {
+  bool everything = false;  // also what is within its limits, for its number
+  [[nodiscard]] bool want(bool wrong) const { return wrong || everything; }
+};
 
 // check_depth.cpp: along one residual stream
 void check_signal_growth(const Signal& s, const Stack& stack, Findings& out);
-void check_gradient_growth(const Signal& s, const Stack& stack, Findings& out);
-void check_rank(const Signal& s, const Stack& stack, Findings& out);
+void check_gradient_growth(const Stack& stack, Findings& out);
+void check_rank(const Stack& stack, Findings& out);
 void check_branches(const Signal& s, const Stack& stack, Findings& out);
 
 // check_attention.cpp

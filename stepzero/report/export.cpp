@@ -8,6 +8,8 @@
 #include "stepzero/core/text.hpp"
 #include "stepzero/report/depth.hpp"
 #include "stepzero/report/diagnosis.hpp"
+#include "stepzero/report/remedies.hpp"
+#include "stepzero/report/terminal_style.hpp"
 #include "stepzero/report/terminal.hpp"
 #include "stepzero/report/terminal_style.hpp"
 
@@ -99,20 +101,46 @@ std::string to_csv(const Signal& s) {
   return out;
 }
 
-std::string to_markdown(const Signal& s) {
+std::string markdown_code(std::string_view untrusted) {
+  std::string text;
+  for (const char c : show(untrusted)) text += c == '<' ? "\\u{3C}" : c == '>' ? "\\u{3E}" : c == '|' ? "\\u{7C}" : std::string(1, c);  // no tag, no cell
+  std::size_t run = 0, longest = 0;
+  for (const char c : text) run = c == '`' ? run + 1 : 0, longest = std::max(longest, run);
+  const std::string fence(longest + 1, '`'), room = longest > 0 ? " " : "";
+  return fence + room + text + room + fence;
+}
+
+namespace {
+
+std::string finding_item(const Finding& f) {
+  std::string out = fmt::format("* **{}** {} at {}: {}.", to_string(f.severity), markdown_text(f.id), markdown_code(f.where), markdown_text(f.evidence));
+  for (const Remedy& r : f.remedies)
+    out += fmt::format("\n  * {}: {}", markdown_code(r.command), markdown_text(effect(f, r).substr(std::min(effect(f, r).size(), r.change.flags().size() + 2))));
+  if (f.remedies.empty() && !f.remedy.empty()) out += fmt::format(" *{}*", markdown_text(f.remedy));
+  return out + "\n";
+}
+
+// Long tables wait until they are asked for.
+std::string folded(const std::string& table, const std::string& title, std::size_t rows) {
+  constexpr std::size_t most = 14;
+  return rows <= most ? table : fmt::format("<details><summary>{}</summary>\n\n{}\n</details>\n", title, table);
+}
+
+}  // namespace
+
+std::string to_markdown(const Signal& s, const std::string& command, const std::string& version) {
   const Architecture& a = s.architecture;
   std::string out =
       fmt::format("## {}\n\n{} parameters, {} layers, width {}, scheme {}, {} {} {} x {}, {}\n\n", markdown_text(a.name),
                   with_commas(s.parameter_count), a.layers, a.width, markdown_text(s.scheme), a.image > 0 ? "images" : "tokens",
                   markdown_text(s.tokens), s.batch, s.seq_len, s.seeds == 0 ? std::string("predicted") : fmt::format("{} draws", s.seeds));
   out += fmt::format("**{}**\n\n", verdict(s.findings));
-  for (const Finding& f : s.findings)
-    out += fmt::format("* **{}** {} at {}: {}. *{}*\n", to_string(f.severity), markdown_text(f.id), markdown_text(f.where),
-                       markdown_text(f.evidence), markdown_text(f.remedy));
+  for (const Finding& f : s.findings) out += finding_item(f);
   out += fmt::format("{}loss {}, uniform guess {}; gradient norm {}\n", s.findings.empty() ? "" : "\n", number(best(s.loss)),
                      number(std::log(static_cast<double>(a.vocab))), number(best(s.gradient_norm)));
   for (const Stack& stack : stacks(s)) {
-    out += "\n" + (stack.prefix.empty() ? "" : stack.prefix.substr(0, stack.prefix.size() - 1) + "\n\n") + layer_rows(s, stack);
+    out += "\n" + (stack.prefix.empty() ? "" : stack.prefix.substr(0, stack.prefix.size() - 1) + "\n\n") +
+           folded(layer_rows(s, stack), fmt::format("{} layers", stack.depth()), stack.layers.size());
   }
   auto largest = s.parameters;
   std::ranges::sort(largest, [](const ParameterSignal& x, const ParameterSignal& y) {
@@ -123,6 +151,7 @@ std::string to_markdown(const Signal& s) {
   for (std::size_t i = 0; i < std::min<std::size_t>(8, largest.size()); ++i)
     out += fmt::format("| {} | {} | {} |\n", markdown_text(largest[i].name), shown(best(largest[i].std)),
                        shown(best(largest[i].gradient_norm)));
+  if (!command.empty()) out += fmt::format("\n{}, stepzero {}\n", markdown_code(command), version);
   return out;
 }
 

@@ -11,7 +11,9 @@ namespace stepzero {
 std::string to_csv(const Signal& signal);
 
 // What model, the findings, a row a layer and the largest gradients: to paste into an issue.
-std::string to_markdown(const Signal& signal);
+std::string to_markdown(const Signal& signal, const std::string& command = {}, const std::string& version = {});
+// Text as code, whatever it holds.
+std::string markdown_code(std::string_view untrusted);
 
 // Untrusted text as a cell of each.
 std::string csv_cell(std::string_view untrusted);

@@ -9,7 +9,16 @@ namespace stepzero {
 Json json_number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
 
 Json json(const Finding& f) {
-  return {{"id", f.id}, {"severity", to_string(f.severity)}, {"where", f.where}, {"evidence", f.evidence}, {"remedy", f.remedy}};
+  Json out = {{"id", f.id}, {"severity", to_string(f.severity)}, {"where", f.where}, {"evidence", f.evidence}, {"remedy", f.remedy}};
+  for (const Remedy& r : f.remedies) {
+    out["remedies"].push_back({{"flags", r.change.flags()},
+                               {"command", r.command},
+                               {"quantity", f.reading.what},
+                               {"before", json_number(r.before)},
+                               {"after", json_number(r.after)},
+                               {"brings", r.brings}});
+  }
+  return out;
 }
 
 Json json(const Architecture& a, Index parameters) {
@@ -82,7 +91,9 @@ Json json_list(const List& list) {
 
 }  // namespace
 
-std::string to_json(const Signal& s) {
+namespace {
+
+Json of(const Signal& s) {
   Json out = {{"schema", "stepzero.signal/1"},
               {"model", json(s.architecture, s.parameter_count)},
               {"scheme", s.scheme},
@@ -101,9 +112,32 @@ std::string to_json(const Signal& s) {
     out["extension"] = {
         {"from", s.extension->from}, {"median", json_number(s.extension->median)}, {"nearly_all", json_number(s.extension->nearly_all)}};
   }
+  if (s.sequences_from > 0) out["sequences_from"] = s.sequences_from;
   if (!s.dtype.empty()) out["dtype"] = s.dtype;
   if (s.kernel_draws > 0) out["kernel_draws"] = s.kernel_draws;
   if (!s.jacobians.empty()) out["jacobians"] = json_list(s.jacobians);
+  return out;
+}
+
+Json json(const Comparison& r) {
+  return {{"where", r.where},
+          {"what", r.what},
+          {"predicted", json_number(r.predicted)},
+          {"measured", json_number(r.measured)},
+          {"stderr", json_number(r.standard_error)},
+          {"error", json_number(r.error)},
+          {"z", json_number(r.z)},
+          {"off", r.wrong()}};
+}
+
+}  // namespace
+
+std::string to_json(const Signal& s) { return dump(of(s)); }
+
+std::string to_json(const Signal& s, const std::vector<Comparison>& rows) {
+  Json out = of(s);
+  out["comparison"] = Json::array();
+  for (const Comparison& r : rows) out["comparison"].push_back(json(r));
   return dump(out);
 }
 

@@ -10,6 +10,7 @@
 #include "stepzero/core/text.hpp"
 #include "stepzero/report/depth.hpp"
 #include "stepzero/report/diagnosis.hpp"
+#include "stepzero/report/remedies.hpp"
 
 namespace stepzero {
 
@@ -26,7 +27,7 @@ std::string with_error(const Value& v, const Look& look) {
 
 // A column of the layer table: a number and a bar for every layer. The bar of sizes goes by their logarithm.
 struct Column {
-  std::string title;
+  std::string title, brief;  // brief: where there is no room for bars
   std::vector<double> values;  // NaN: none
   bool logarithmic = false;
   double full = 1;  // a whole bar, where not logarithmic
@@ -45,8 +46,9 @@ double share_of(const Column& c, double value) {
 }
 
 std::vector<Column> layer_columns(const Signal& s, const Stack& stack, const Look& look) {
-  Column signal{std::string("signal ") + look.squared(), {}, true}, gradient{"gradient norm", {}, true}, cosine{"token cosine", {}},
-      entropy{"attn entropy", {}}, added{"branches / stream", {}, true}, scores{"score variance", {}, true};
+  Column signal{std::string("signal ") + look.squared(), look.squared(), {}, true}, gradient{"gradient norm", "gradient", {}, true},
+      cosine{"token cosine", "cosine", {}}, entropy{"attn entropy", "entropy", {}}, added{"branches / stream", "added", {}, true},
+      scores{"score variance", "scores", {}, true};
   entropy.full = uniform_entropy(s, stack, 0);
   for (std::size_t l = 0; l < stack.layers.size(); ++l) {
     const Layer& layer = stack.layers[l];
@@ -66,18 +68,20 @@ std::vector<Column> layer_columns(const Signal& s, const Stack& stack, const Loo
 std::string layer_table(const Signal& s, const Stack& stack, const Look& look, bool full) {
   constexpr std::size_t label = 6, digits = 9, shortest = 8, longest = 16, rows = 14;
   auto list = layer_columns(s, stack, look);
-  const std::size_t room = std::max<std::size_t>(look.width, 80) - label;
-  list.resize(std::clamp<std::size_t>(room / (digits + shortest + 1), 4, list.size()));
-  const std::size_t cell = room / list.size(), bar = std::min(longest, cell - digits - 1);
+  const bool bars = look.width >= label + 4 * (digits + shortest + 1);
+  const std::size_t room = std::max<std::size_t>(look.width, label + digits + 1) - label;
+  list.resize(bars ? std::clamp<std::size_t>(room / (digits + shortest + 1), 4, list.size())
+                   : std::clamp<std::size_t>(room / (digits + 1), 1, 4));
+  const std::size_t cell = room / list.size(), bar = bars ? std::min(longest, cell - digits - 1) : 0;
   std::string out = right("layer", label - 1) + " ";
-  for (const Column& c : list) out += " " + left(c.title, digits + bar);
+  for (const Column& c : list) out += " " + left(bars ? c.title : c.brief, digits + bar);
   out = look.paint(Ink::dim, out.substr(0, out.find_last_not_of(' ') + 1)) + "\n";
   const auto chosen = choose_rows(stack.layers.size(), full ? stack.layers.size() : rows);
   for (const std::size_t l : chosen) {
     std::string line = right(l < stack.depth() ? fmt::format("{}", l) : "end", label - 1) + " ";
     for (const Column& c : list) {
       const double v = c.values[l];
-      const std::string drawn = std::isnan(v) ? "" : look.bar(share_of(c, v), bar - 1);
+      const std::string drawn = std::isnan(v) || bar == 0 ? "" : look.bar(share_of(c, v), bar - 1);
       line += " " + left(std::isnan(v) ? "-" : number(v), digits) + look.paint(Ink::accent, drawn) + std::string(bar - columns(drawn), ' ');
     }
     out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
@@ -101,20 +105,23 @@ std::string largest_gradients(const Signal& s, const Look& look) {
   for (std::size_t i = 0; i < std::min<std::size_t>(3, largest.size()); ++i) {
     const ParameterSignal& p = largest[i];
     out += fmt::format("{} {} {:>3.0f} %  {}\n", left(i == 0 ? "largest" : "", 14), left(value_text(p.gradient_norm), 9),
-                       100 * best(p.gradient_norm) * best(p.gradient_norm) / total, fit(look, look.name(p.name), look.width - 32));
+                       total != 0 ? 100 * best(p.gradient_norm) * best(p.gradient_norm) / total : 0, fit(look, look.name(p.name), std::max<std::size_t>(look.width, 40) - 32));
   }
   return out;
 }
 
 std::string totals(const Signal& s, const Look& look) {
   const double uniform = std::log(static_cast<double>(s.architecture.vocab));
-  std::string out = fmt::format("{} {}   {}\n", left("loss", 14), look.paint(Ink::bold, with_error(s.loss, look)),
-                                look.paint(Ink::dim, fmt::format("a uniform guess: ln {} = {:.4g}", s.architecture.vocab, uniform)));
+  const std::string guess = fmt::format("a uniform guess: ln {} = {:.4g}", s.architecture.vocab, uniform);
+  const std::size_t beside = 18 + columns(with_error(s.loss, look)) + guess.size();
+  std::string out = fmt::format("{} {}{}{}\n", left("loss", 14), look.paint(Ink::bold, with_error(s.loss, look)),
+                                beside <= look.width ? "   " : "\n  ", look.paint(Ink::dim, guess));
   out += fmt::format("{} {}\n", left("gradient norm", 14), look.paint(Ink::bold, with_error(s.gradient_norm, look)));
   out += largest_gradients(s, look);
   const auto power = [](const Value& v) { return v.measured || v.predicted ? fmt::format("e^{:+.3g}", best(v)) : "-"; };
-  out += fmt::format("{} signal {}, token angle {}, gradient {}\n", left("growth a layer", 14), power(s.growth.forward),
-                     power(s.growth.angle), power(s.growth.gradient));
+  const std::string growth = fmt::format("growth a layer signal {}, token angle {}, gradient {}", power(s.growth.forward),
+                                         power(s.growth.angle), power(s.growth.gradient));
+  out += growth.size() <= look.width ? growth + "\n" : wrap(growth, look.width, 0, 2);
   for (const JacobianSignal& j : s.jacobians)
     out += fmt::format("{} {} to {}: {}\n", left("jacobian", 14), look.name(j.from), look.name(j.to), with_error(j.square, look));
   return out;
@@ -162,8 +169,10 @@ std::vector<std::size_t> choose_rows(std::size_t n, std::size_t rows) {
 std::string header_text(const Signal& s, const Look& look) {
   const Architecture& a = s.architecture;
   std::string out =
-      fmt::format("{}  {} parameters, {} layers, width {}{}\n", look.paint(Ink::bold, look.name(a.name)), with_commas(s.parameter_count),
-                  a.layers, a.width, a.stages.empty() ? fmt::format(", {} heads", a.heads) : "");
+      fmt::format("  {} parameters, {} layers, width {}{}", with_commas(s.parameter_count), a.layers, a.width,
+                  a.stages.empty() ? fmt::format(", {} heads", a.heads) : "");
+  const bool fits = columns(look.name(a.name)) + out.size() <= look.width;
+  out = look.paint(Ink::bold, look.name(a.name)) + (fits ? out + "\n" : "\n" + wrap(out, look.width, 2));
   const std::string drawn = fmt::format("{} from seed {}", s.seeds == 1 ? "1 draw" : fmt::format("{} draws", s.seeds), s.seed);
   const std::string how = s.seeds == 0 ? fmt::format("predicted ({} one draw's spread)", look.plus_minus()) : drawn;
   if (!a.changes.empty()) out += wrap(fmt::format("scheme {} sets {}", look.name(s.scheme), fmt::join(a.changes, ", ")), look.width, 0);
@@ -178,18 +187,35 @@ std::string header_text(const Signal& s, const Look& look) {
                                  100 * s.extension->nearly_all),
                      look.width, 0)
               : "") +
+         (s.sequences_from > 0 ? wrap(fmt::format("{} of the {} sequences stand for all", s.sequences_from, s.batch), look.width, 0) : "") +
          (s.kernel_draws > 0
               ? wrap(fmt::format("single draws differ much: gradients lean on {} draws of the kernels", s.kernel_draws), look.width, 0)
               : "") +
          "\n";
 }
 
-std::string findings_text(const Signal& s, const Look& look, bool full) {
-  const bool fine = !any_at_least(s.findings, Severity::warning);
-  const std::string mark = fine ? look.paint(Ink::good, look.unicode ? "✓" : "ok") : look.mark(s.findings.front().severity);
-  const Ink ink = fine ? Ink::good : any_at_least(s.findings, Severity::error) ? Ink::bad : Ink::warn;
-  std::string out = fmt::format("{} {}\n", mark, look.paint(ink, verdict(s.findings)));
-  for (const Finding& f : s.findings) {
+namespace {
+
+// What was tried and worked, as commands to paste; else what is to be said.
+std::string remedy_text(const Finding& f, const Look& look) {
+  const std::size_t hanging = 2 + (look.unicode ? 0 : 1);
+  if (f.remedies.empty()) return f.remedy.empty() ? "" : wrap(fmt::format("{} {}", look.arrow(), look.text(f.remedy)), look.width, 4, hanging);
+  std::string out;
+  for (const Remedy& r : f.remedies) {
+    out += wrap(fmt::format("{} {}", look.arrow(), look.text(effect(f, r))), look.width, 4, hanging);
+    out += continued(look.text(r.command), look.width, 4 + hanging);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string findings_text(std::span<const Finding> findings, const Look& look, bool full) {
+  const bool fine = !any_at_least(findings, Severity::warning);
+  const std::string mark = fine ? look.paint(Ink::good, look.unicode ? "✓" : "ok") : look.mark(findings.front().severity);
+  const Ink ink = fine ? Ink::good : any_at_least(findings, Severity::error) ? Ink::bad : Ink::warn;
+  std::string out = fmt::format("{} {}\n", mark, look.paint(ink, verdict(findings)));
+  for (const Finding& f : findings) {
     const std::string title = look.paint(f.severity == Severity::note ? Ink::dim : Ink::bold, look.name(f.id));
     if (f.severity == Severity::note && !full) {
       const auto known = std::ranges::find(diagnoses(), f.id, &Diagnosis::id);
@@ -198,15 +224,15 @@ std::string findings_text(const Signal& s, const Look& look, bool full) {
       out += "  " + look.mark(f.severity) + look.paint(Ink::dim, lines.substr(3));
       continue;
     }
-    out += fmt::format("  {} {} at {}\n", look.mark(f.severity), title, fit(look, look.name(f.where), look.width - f.id.size() - 10));
+    out += fmt::format("  {} {} at {}\n", look.mark(f.severity), title, fit(look, look.name(f.where), std::max(look.width, f.id.size() + 20) - f.id.size() - 10));
     out += wrap(look.text(f.evidence), look.width, 4);
-    out += wrap(fmt::format("{} {}", look.arrow(), look.text(f.remedy)), look.width, 4, 2 + (look.unicode ? 0 : 1));
+    out += remedy_text(f, look);
   }
   return out + "\n";
 }
 
 std::string to_text(const Signal& s, const Look& look, bool full) {
-  std::string out = header_text(s, look) + findings_text(s, look, full);
+  std::string out = header_text(s, look) + findings_text(s.findings, look, full);
   for (const Stack& stack : stacks(s)) {
     if (!stack.prefix.empty()) out += stack.prefix.substr(0, stack.prefix.size() - 1) + "\n";
     out += layer_table(s, stack, look, full) + "\n";

@@ -1,4 +1,5 @@
 #pragma once
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@ std::string to_text(const Signal& signal, const Look& look, bool full);
 
 // Its parts, for other views.
 std::string header_text(const Signal& signal, const Look& look);
-std::string findings_text(const Signal& signal, const Look& look, bool full);
+std::string findings_text(std::span<const Finding> findings, const Look& look, bool full);
 
 // 124439808 -> "124,439,808"
 std::string with_commas(Index n);

@@ -122,6 +122,13 @@ std::string wrap(std::string_view text, std::size_t width, std::size_t indent, s
   return out;
 }
 
+std::string continued(std::string_view command, std::size_t width, std::size_t indent) {
+  std::string lines = wrap(command, width > 2 ? width - 2 : width, indent, 2), out;
+  lines.pop_back();
+  for (const char c : lines) out += c == '\n' ? std::string(" \\\n") : std::string(1, c);
+  return out + "\n";
+}
+
 std::string number(double x) {
   if (std::isnan(x)) return "nan";
   if (std::isinf(x)) return x > 0 ? "inf" : "-inf";

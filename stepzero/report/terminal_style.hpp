@@ -41,6 +41,9 @@ std::string fit(const Look& look, std::string_view text, std::size_t width);
 // Lines of at most `width` columns, each after `indent` spaces, those after the first after `hanging` more.
 std::string wrap(std::string_view text, std::size_t width, std::size_t indent, std::size_t hanging = 0);
 
+// A command on lines of at most `width` columns where words allow it, each but the last ended by a backslash.
+std::string continued(std::string_view command, std::size_t width, std::size_t indent);
+
 // Four significant digits, never wider than nine characters.
 std::string number(double x);
 

@@ -40,7 +40,8 @@ double mimetic_std(const Architecture& a, const Param& p) {
 
 // Wq Wk' = 0.7 Z + 0.7 I in each head, Wv Wo = 0.4 Z - 0.4 I, by singular value decompositions.
 Distribution mimetic(const Architecture& a, const Param& p) {
-  if (is_attention(p)) return Distribution::structured(Distribution::Structure::mimetic, mimetic_std(a, p));
+  const bool latent = a.key_value_rank > 0;  // keys and values of no head alone
+  if (is_attention(p) && !latent) return Distribution::structured(Distribution::Structure::mimetic, mimetic_std(a, p));
   return with_plain_vectors(p, Distribution::normal(a.init_std));
 }
 

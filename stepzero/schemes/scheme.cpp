@@ -58,13 +58,29 @@ std::span<const Scheme> schemes() {
   return all;
 }
 
+namespace {
+
+// "kaiming" -> "he", "xavier" -> "xavier-normal"
+std::string by_another_name(std::string_view name, std::span<const std::string> known) {
+  constexpr auto others = std::to_array<std::pair<std::string_view, std::string_view>>(
+      {{"kaiming", "he"}, {"glorot", "xavier-normal"}, {"pytorch", "torch-default"}, {"huggingface", "hf"}, {"nanogpt", "megatron"}});
+  for (const auto& [other, ours] : others) {
+    if (name.starts_with(other)) return std::string(ours);
+  }
+  const auto part = std::ranges::find_if(known, [&](const std::string& k) { return name.size() > 2 && k.find(name) != std::string::npos; });
+  return part == known.end() ? "" : *part;
+}
+
+}  // namespace
+
 Expected<const Scheme*> find_scheme(std::string_view name) {
   std::vector<std::string> known;
   for (const Scheme& scheme : schemes()) {
     if (scheme.name == name) return &scheme;
     known.emplace_back(scheme.name);
   }
-  const std::string near = closest(name, known);
+  std::string near = closest(name, known);
+  if (near.empty()) near = by_another_name(name, known);
   return fail(fmt::format("unknown scheme \"{}\"{}", show(name), near.empty() ? "" : fmt::format("; did you mean {}?", near)),
               fmt::format("schemes are {}", fmt::join(known, ", ")));
 }

@@ -4,12 +4,31 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numbers>
 #include <string_view>
 #include <tuple>
 
+#include "stepzero/core/student.hpp"
+
 namespace stepzero {
 
-bool Comparison::wrong() const { return !(std::abs(z) <= 5) && !(std::abs(error) <= 0.1); }
+namespace {
+
+// The normal deviate that is as unlikely as Student's t: two draws say little about their own scatter.
+double normal_deviate(double t, double freedom) {
+  const double p = student_tail(std::abs(t), freedom);
+  double low = 0, high = std::abs(t);
+  if (!(p > 0) || !std::isfinite(high)) return t;
+  for (int i = 0; i < 60; ++i) {
+    const double middle = (low + high) / 2;
+    (std::erfc(middle / std::numbers::sqrt2) > p ? low : high) = middle;
+  }
+  return std::copysign(high, t);
+}
+
+}  // namespace
+
+bool Comparison::wrong() const { return !(std::abs(z) <= 5) && !(std::abs(what == "loss" ? error / measured : error) <= 0.1); }
 
 Signal join(const Signal& predicted, const Signal& measured) {
   std::vector<const Value*> values;
@@ -42,8 +61,10 @@ std::vector<Comparison> compare(const Signal& joined) {
     else
       row.error = row.measured == 0 && difference == 0 ? 0 : difference / std::abs(row.measured);
     // a single measured draw is judged by the spread that draws have
-    if (row.standard_error == 0 && v.spread) row.standard_error = *v.spread / std::sqrt(static_cast<double>(std::max(joined.seeds, 1)));
+    const bool own = row.standard_error > 0;
+    if (!own && v.spread) row.standard_error = *v.spread / std::sqrt(static_cast<double>(std::max(joined.seeds, 1)));
     row.z = row.standard_error > 0 ? difference / row.standard_error : 0;
+    if (own && joined.seeds > 1) row.z = normal_deviate(row.z, joined.seeds - 1);
     // a gradient that is 0 in theory is rounding noise in practice: nothing to compare
     if (row.predicted == 0 && std::abs(row.measured) < 1e-6) return;
     rows.push_back(row);

@@ -15,7 +15,7 @@ struct Comparison {
   double standard_error = 0;
   double spread = 0;  // predicted standard deviation of a single draw; 0: not predicted
   double error = 0;   // relative; for cosines, entropies and the loss the difference itself, for means in units of the rms
-  double z = 0;
+  double z = 0;       // of the standard normal law: as unlikely as Student's t of so few draws
 
   // Off by more than both 5 standard errors and 10 %.
   [[nodiscard]] bool wrong() const;

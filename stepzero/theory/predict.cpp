@@ -79,7 +79,7 @@ class Recorder {
         }))
       return std::move(signal_);
     parameters();
-    if (options_.order == Order::draws) signal_.kernel_draws = refine_by_draws(graph_, batch_, laws_, signal_, options_.stop);
+    if (options_.order == Order::draws && options_.effort >= 1) signal_.kernel_draws = refine_by_draws(graph_, batch_, laws_, signal_, options_.stop);
     fill_growth(signal_, &Value::predicted);
     return std::move(signal_);
   }
@@ -88,7 +88,7 @@ class Recorder {
   [[nodiscard]] double effort() const {
     const double tokens = static_cast<double>(batch_.tokens());
     // a second or so on two cores, more for many tokens, and for few, whose heads tell more of one draw from another
-    return 6e10 * std::clamp(tokens * tokens / (128 * 128), 1.0, 4.0) * std::clamp(128 / tokens, 1.0, 2.5);
+    return options_.effort * 6e10 * std::clamp(tokens * tokens / (128 * 128), 1.0, 4.0) * std::clamp(128 / tokens, 1.0, 2.5);
   }
   [[nodiscard]] Draws draws(std::size_t node) const {
     return {node, effort() / static_cast<double>(std::max<std::size_t>(1, signal_.attention.size()))};

@@ -8,6 +8,7 @@
 
 #include "stepzero/graph/questions.hpp"
 #include "stepzero/signal/comparison.hpp"
+#include "stepzero/theory/predict_batch.hpp"
 
 namespace stepzero {
 
@@ -110,6 +111,14 @@ std::vector<double> misses(Signal& carried, Signal& real) {
 
 Expected<Signal> predict_any(const Graph& graph, const Architecture& a, const Batch& batch, const Scheme& scheme,
                              const PredictOptions& options) {
+  if (!options.every_sequence && stands_for_many(batch)) {
+    return predict_batch(batch, [&](const Batch& few, double effort) {
+      PredictOptions how = options;
+      how.every_sequence = true;
+      how.effort *= effort;
+      return predict_any(graph, a, few, scheme, how);
+    });
+  }
   const Index n = options.longest > 0 ? options.longest : turns(graph) ? 256 : 512;
   if (batch.length <= n) {
     if (auto fits = check_kernels(graph, a, batch); !fits) return std::unexpected(fits.error());

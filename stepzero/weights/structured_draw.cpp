@@ -68,6 +68,16 @@ void put_channel(const Block& b, Index channel, const float* from, float factor,
   for (Index c = 0; c < n; ++c) out[static_cast<std::size_t>(b.in_out ? c * b.cols + channel : channel * b.cols + c)] = factor * from[c];
 }
 
+// The key heads that a block belongs to: all of them, or one where a tensor holds the queries, key and value of one after the other.
+struct HeldHeads {
+  Index first, count, per;  // per: channels of a key head in the block
+};
+HeldHeads held_heads(const Block& b, const Assignment::Heads& heads) {
+  const Index group = heads.heads / heads.kv_heads, per = heads.head_dim * (b.role == Role::query ? group : 1);
+  const Index count = (b.in_out ? b.cols : b.rows) / per;
+  return {count == heads.kv_heads ? 0 : (b.in_out ? b.col0 : b.row0) / ((group + 2) * heads.head_dim), count, per};
+}
+
 constexpr float kScores = 0.7F;
 constexpr float kValues = 0.4F;
 
@@ -76,16 +86,18 @@ constexpr float kValues = 0.4F;
 void mimetic_scores(const Block& b, const Assignment::Heads& heads, std::uint64_t seed, std::vector<float>& out) {
   const Index d = heads.width;
   const Index group = heads.heads / heads.kv_heads;
-  for (Index k = 0; k < heads.kv_heads; ++k) {
+  const HeldHeads held = held_heads(b, heads);
+  for (Index k = held.first; k < held.first + held.count; ++k) {
+    const Index start = (k - held.first) * held.per;
     const auto m = mimetic_target(seed, b.layer, "qk", k * group, d, kScores, 1);
     const kernels::Svd svd = kernels::svd(View<const float>(m.data(), d, d));
     for (Index i = 0; i < std::min(heads.head_dim, d); ++i) {
       const float root = std::sqrt(svd.s[static_cast<std::size_t>(i)]);
       const float* v = &svd.v[static_cast<std::size_t>(i * d)];
       if (b.role == Role::key)
-        put_channel(b, k * heads.head_dim + i, v, root, out);
+        put_channel(b, start + i, v, root, out);
       else
-        put_channel(b, k * group * heads.head_dim + i, &svd.u[static_cast<std::size_t>(i * d)], root, out);
+        put_channel(b, start + i, &svd.u[static_cast<std::size_t>(i * d)], root, out);
     }
     for (Index q = k * group + 1; b.role == Role::query && q < (k + 1) * group; ++q) {
       const auto own = mimetic_target(seed, b.layer, "qk", q, d, kScores, 1);
@@ -94,7 +106,7 @@ void mimetic_scores(const Block& b, const Assignment::Heads& heads, std::uint64_
         const float* v = &svd.v[static_cast<std::size_t>(i * d)];
         for (Index r = 0; r < d; ++r)
           row[static_cast<std::size_t>(r)] = kernels::dot(&own[static_cast<std::size_t>(r * d)], v, static_cast<std::size_t>(d));
-        put_channel(b, q * heads.head_dim + i, row.data(), 1 / std::sqrt(svd.s[static_cast<std::size_t>(i)]), out);
+        put_channel(b, start + (q - k * group) * heads.head_dim + i, row.data(), 1 / std::sqrt(svd.s[static_cast<std::size_t>(i)]), out);
       }
     }
   }
@@ -105,15 +117,17 @@ void mimetic_values(const Block& b, const Assignment::Heads& heads, std::uint64_
   const Index d = heads.width;
   const auto m = mimetic_target(seed, b.layer, "vo", 0, d, kValues, -1);
   const kernels::Svd svd = kernels::svd(View<const float>(m.data(), d, d));
-  const Index channels = heads.head_dim * (b.role == Role::value ? heads.kv_heads : heads.heads);
+  const HeldHeads held = held_heads(b, heads);
+  const Index first = b.role == Role::value ? held.first * heads.head_dim : 0;
+  const Index channels = b.role == Role::value ? first + held.count * heads.head_dim : heads.head_dim * heads.heads;
   const Index group = b.role == Role::value ? 1 : heads.heads / heads.kv_heads;
-  for (Index i = 0; i < channels; ++i) {
+  for (Index i = first; i < channels; ++i) {
     // every query head of a group reads the same values: each writes its share of them
     const Index part = i / (heads.head_dim * group) * heads.head_dim + i % heads.head_dim;
     if (part >= d) continue;
     const float root = std::sqrt(svd.s[static_cast<std::size_t>(part)]);
     if (b.role == Role::value) {
-      put_channel(b, i, &svd.u[static_cast<std::size_t>(part * d)], root, out);
+      put_channel(b, i - first, &svd.u[static_cast<std::size_t>(part * d)], root, out);
       continue;
     }
     const float* v = &svd.v[static_cast<std::size_t>(part * d)];

@@ -44,7 +44,7 @@ TEST_F(AuditCli, SaysWhatItFollows) {
   ASSERT_EQ(run({"audit", path("m")}), 0) << out_ << err_;
   EXPECT_THAT(out_, HasSubstr("scheme   hf"));
   EXPECT_THAT(out_, HasSubstr("or       gpt2: assigns the same law to every tensor of this model"));
-  EXPECT_THAT(out_, HasSubstr("nothing found"));
+  EXPECT_THAT(out_, HasSubstr("nothing stands out"));
   EXPECT_THAT(out_, HasSubstr("gradient norm"));
   ASSERT_EQ(run({"audit", path("m"), "--scheme", "bert"}), 1);
   EXPECT_THAT(out_, HasSubstr("held against bert, as asked"));

@@ -22,7 +22,7 @@ namespace {
 
 constexpr Index kWidth = 1024;
 constexpr Index draws = 2000;
-constexpr double square = 1.5, drift = 0.01;  // of a token: its mean square, and how that varies over draws
+constexpr double token_square = 1.5, drift = 0.01;  // of a token: its mean square, and how that varies over draws
 // The rules are of first order in 1/n and drift. What they take off here is up to 4 %.
 constexpr double second_order = 0.001;
 
@@ -34,7 +34,7 @@ Kernel one(double x) {
 
 DownWire wire(Index width, double token_drift) {
   DownWire m;
-  m.K = one(square);
+  m.K = one(token_square);
   m.width = width;
   m.f.drift = m.f.token_drift = token_drift;
   return m;
@@ -47,7 +47,7 @@ double size_of(Index draw) { return static_cast<double>(node_normals(9, "size", 
 
 Token token(const char* name, Index draw, Index width, double token_drift, double z) {
   const Tensor<float> g = node_normals(9, name, draw, 1, width);
-  const double size = std::sqrt(square * std::exp(std::sqrt(token_drift) * z - token_drift / 2));
+  const double size = std::sqrt(token_square * std::exp(std::sqrt(token_drift) * z - token_drift / 2));
   Token x;
   for (Index i = 0; i < width; ++i) x.push_back(size * static_cast<double>(g(0, i)));
   return x;
@@ -67,7 +67,7 @@ Token each(const Token& x, const F& f) {
 }
 
 // E|J d|^2 / E|d|^2, in units of the same for a gradient that knows nothing of y.
-class Gain {
+class MeasuredGain {
  public:
   void add(double behind, double gradient, double plain) {
     seen_.push_back({behind, gradient, plain});
@@ -107,7 +107,7 @@ TEST(BehindNorm, Multiply) {
   y.width = width;
   const UpWire plain(one(1));
   const Pulled rule = pull_finite(op, PullDoor{batch, x, {}, y, behind_norm()}), free = pull_finite(op, PullDoor{batch, x, {}, y, plain});
-  Gain to_a, to_b;
+  MeasuredGain to_a, to_b;
   for (Index i = 0; i < many; ++i) {
     const double z = size_of(i);
     const Token u = token("a", i, width, a.f.token_drift, z), v = token("b", i, width, b.f.token_drift, z);
@@ -140,7 +140,7 @@ TYPED_TEST(ElementwiseBehindNorm, KnowsTheSize) {
   y.width = kWidth;
   const UpWire plain(one(1));
   const Pulled rule = pull_finite(op, PullDoor{batch, x, {}, y, behind_norm()}), free = pull_finite(op, PullDoor{batch, x, {}, y, plain});
-  Gain to_x;
+  MeasuredGain to_x;
   Running along, smaller, larger;
   constexpr double h = 0.05;  // by as much the logarithm of |x|^2 is moved to either side
   for (Index i = 0; i < draws; ++i) {
@@ -174,7 +174,7 @@ TEST(BehindNorm, Linear) {
   const UpWire plain(one(1));
   const Pulled rule = pull_finite(op, PullDoor{batch, x, theta, y, behind_norm()}),
                free = pull_finite(op, PullDoor{batch, x, theta, y, plain});
-  Gain to_x, to_weight;
+  MeasuredGain to_x, to_weight;
   for (Index i = 0; i < few; ++i) {
     const Token u = token("x", i, kWidth, drift, size_of(i));
     const Tensor<float> W = node_normals(9, "W", i, out, kWidth);

@@ -1,6 +1,6 @@
 // The four charts over the depth, with other schemes laid over them.
 import { chart } from './chart.js';
-import { bestOf, data, mapQuantity, measured, multiple, root } from './data.js';
+import { bestOf, data, isImages, mapQuantity, measured, multiple, root } from './data.js';
 import { h } from './dom.js';
 import { factor, number } from './format.js';
 
@@ -44,7 +44,7 @@ const without = (quantity, n) => mapQuantity({ p: quantity.p?.slice(0, n), m: qu
 function signalChart(stack, labels, chosen) {
   const depth = data.depths[stack];
   const size = positive(root(depth.signal));
-  const lines = linesOf(size, 'residual stream');
+  const lines = linesOf(size, isImages ? 'signal' : 'residual stream');
   const branch = (quantity, name, color) => {
     const values = root(quantity).p || root(quantity).m;
     if (multiple(quantity) && values.some((x) => x > 0)) lines.push({ name, color, values: values.map((x) => (x > 0 ? x : null)), thin: true, hidden: true });
@@ -56,7 +56,7 @@ function signalChart(stack, labels, chosen) {
   const largest = Math.max(...(size.m || size.p).filter((x) => x !== null));
   const room = (limit) => (largest < limit ? `${factor(limit / largest)}\u00d7 below` : `${factor(largest / limit)}\u00d7 above`);
   return {
-    title: 'Signal', subtitle: 'Size (rms) of the residual stream entering each layer', labels, log: true, lines,
+    title: 'Signal', subtitle: isImages ? 'Size (rms) of what enters each stage' : 'Size (rms) of the residual stream entering each layer', labels, log: true, lines,
     guides: [{ name: 'float16 overflows', value: limits.fp16 }, { name: 'fp8 E4M3 overflows', value: limits.fp8 }, { name: 'fp8 E4M3 flushes to 0', value: limits.fp8Small }],
     note: `The largest is ${room(limits.fp16)} what float16 holds and ${room(limits.fp8)} what fp8 E4M3 holds, with six deviations for the tails. Below its step (1/512 of the stream) bfloat16 rounds what a branch adds away.`,
     summary: summary('Size of the signal over the depth', size),
@@ -107,9 +107,9 @@ const makers = [signalChart, gradientChart, cosineChart, entropyChart];
 export function depthSection() {
   let stack = 0;
   let chosen = [];
-  const labels = () => data.depths[stack].added.map((_, l) => `layer ${l}`).concat('end');
+  const labels = () => data.depths[stack].added.map((_, l) => `${isImages ? 'stage' : 'layer'} ${l}`).concat('end');
   const has = (k) => Object.keys(data.depths[k].entropy).length > 0 && data.depths[k].added.length > 0;
-  const used = makers.filter((make) => make !== entropyChart || has(0));
+  const used = makers.filter((make) => (make !== entropyChart || has(0)) && !(isImages && make === cosineChart));
   const charts = used.map((make) => chart(make(stack, labels(), chosen)));
   const redraw = () => charts.forEach((c, i) => c.update(used[i](stack, labels(), chosen)));
   const stacks = data.depths.length > 1 ? h('select', {

@@ -92,7 +92,7 @@ function picture(prefix, layer, direction, selected, select) {
   const streamIn = `${prefix}stream.${layer}`;
   const streamOut = `${prefix}stream.${layer + 1}`;
   const present = branches.map((b) => [b[0], rowsOf(block, b)]).filter(([, rows]) => rows.length > 0);
-  const names = present.flatMap(([, rows]) => rows.flat().map((n) => n.name)).concat(streamIn, streamOut);
+  const names = present.flatMap(([, rows]) => rows.flat().map((n) => n.name)).concat(streamIn, streamOut, data.nodes.name.filter((n) => n.startsWith(`${block}.`)));
   const size = sizer(direction, names);
   const layerOfWires = svg('g', { class: 'wires' });
   const layerOfBoxes = svg('g', null);
@@ -130,6 +130,15 @@ function picture(prefix, layer, direction, selected, select) {
     lineFrom = join + 24 + geometry.height;
     top = lineFrom + 26;
   });
+  // stages of a convolutional network: one op after the other
+  const chain = present.length === 0 ? data.nodes.name.filter((name) => name.startsWith(`${block}.`)) : [];
+  for (const name of chain) {
+    layerOfBoxes.append(boxOf({ name, title: name.slice(block.length + 1), x: spine.x + 2, y: lineFrom + 16, part: 'chain' }, size, selected, select));
+    layerOfWires.append(wire(`M${geometry.stream},${lineFrom} V${lineFrom + 16}`, size(from)?.relative));
+    from = name;
+    lineFrom += 16 + geometry.height;
+    top = lineFrom + 30;
+  }
   const bottom = top - 14;
   layerOfWires.append(wire(`M${geometry.stream},${lineFrom} V${bottom}`, size(streamOut)?.relative));
   layerOfBoxes.append(boxOf({ name: streamOut, title: streamOut.replace(prefix, ''), x: spine.x + 2, y: bottom, part: 'stream' }, size, selected, select));

@@ -1,6 +1,6 @@
 // The verdict first, then each finding: what, where, why, what to do.
-import { data, layerOf } from './data.js';
-import { h } from './dom.js';
+import { data, isImages, layerOf } from './data.js';
+import { announce, h } from './dom.js';
 import { best, number, uncertainty } from './format.js';
 
 const words = { error: 'Error', warning: 'Warning', note: 'Note' };
@@ -15,7 +15,7 @@ function worst() {
 const sentences = {
   error: 'Something here is likely to break training: begin with the first finding.',
   warning: 'It will run, but something deserves a change before you spend compute.',
-  good: 'Step zero looks healthy: nothing here should stop it from training.',
+  good: 'Nothing stands out at step zero. What training does later is not judged here.',
 };
 
 function tile(label, value, note) {
@@ -36,8 +36,20 @@ function tiles() {
   return h('dl', { class: 'tiles' },
     tile('Loss at step 0', number(best(loss)), `${plusMinus(loss)} \u00b7 uniform guess ${number(data.uniform_loss)}`.replace(/^ \u00b7 /, '')),
     tile('Gradient norm', number(best(gradient)), plusMinus(gradient)),
-    tile('Signal, first to last', `${number(signal[0], 2)} \u2192 ${number(signal[signal.length - 1], 2)}`, best(growth.forward) === undefined ? '' : `E[x\u00b2] e^${number(best(growth.forward), 2)} a layer`),
-    tile('Token cosine, end', number(end, 4), end === undefined ? '' : end > 0.95 ? 'tokens have collapsed' : end > 0.8 ? 'tokens have aligned' : 'tokens stay apart'));
+    tile('Signal, first to last', `${number(signal[0], 2)} \u2192 ${number(signal[signal.length - 1], 2)}`, best(growth.forward) === undefined ? '' : `rms, e^${number(best(growth.forward) / 2, 2)} a layer`),
+    isImages ? null : tile('Token cosine, end', number(end, 4), end === undefined ? '' : end > 0.95 ? 'tokens have collapsed' : end > 0.8 ? 'tokens have aligned' : 'tokens stay apart'));
+}
+
+function copied(text) {
+  return h('button', { type: 'button', class: 'quiet copy', onclick: () => navigator.clipboard?.writeText(text).then(() => announce('Copied')) }, 'Copy');
+}
+
+// Commands that were predicted, with the number before and after; else what is to be said.
+function remedies(finding) {
+  if (!finding.remedies) return h('p', { class: 'remedy' }, h('b', null, 'Do '), finding.remedy || 'nothing known');
+  return h('ul', { class: 'remedies' }, finding.remedies.map((r) => h('li', null,
+    h('code', null, r.command), copied(r.command),
+    h('span', { class: 'sub' }, r.after === null ? '' : `${r.quantity} ${number(r.before)} \u2192 ${number(r.after)}`, r.brings.length > 0 ? ` (then ${r.brings.join(', ')})` : ''))));
 }
 
 function item(finding, follow) {
@@ -49,7 +61,7 @@ function item(finding, follow) {
     h('div', { class: 'finding-head' }, h('span', { class: 'badge' }, words[finding.severity] || finding.severity),
       h('h3', null, finding.meaning ? finding.meaning[0].toUpperCase() + finding.meaning.slice(1) : finding.id)),
     h('p', { class: 'evidence' }, finding.evidence[0].toUpperCase() + finding.evidence.slice(1), '.'),
-    h('p', { class: 'remedy' }, h('b', null, 'Do '), finding.remedy),
+    remedies(finding),
     h('p', { class: 'meta' }, finding.id, ' \u00b7 ', where));
 }
 

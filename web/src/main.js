@@ -1,5 +1,5 @@
 // The page, from top to bottom.
-import { data } from './data.js';
+import { data, isImages } from './data.js';
 import { announce, h } from './dom.js';
 import { amount } from './format.js';
 import { startTheme, switchTheme } from './theme.js';
@@ -10,12 +10,19 @@ import { parameterSection } from './parameters.js';
 import { schemeSection } from './schemes.js';
 import { tableSection } from './table.js';
 
+// An encoder and a decoder are two stacks.
+function depthFacts() {
+  const { depths, model } = data;
+  if (depths.length < 2) return [`${model.layers} ${isImages ? 'stages' : 'layers'}`];
+  return depths.map((d) => `${d.added.length} ${d.prefix.replace(/\.$/, '')} layers`);
+}
+
 function header() {
   const { model, input } = data;
   const facts = [
-    `${amount(model.parameters)} parameters`, `${model.layers} layers`, `width ${model.width}`,
-    model.kv_heads && model.kv_heads !== model.heads ? `${model.heads} heads on ${model.kv_heads}` : `${model.heads} heads`,
-    model.norm === 'none' ? 'no norms' : `${model.norm_placement}-norm`, `${model.gated ? 'gated ' : ''}${model.activation.replace(/_/g, ' ')}`, model.tied ? 'tied head' : 'own head'];
+    `${amount(model.parameters)} parameters`, ...depthFacts(), `width ${model.width}`,
+    isImages ? '' : model.kv_heads && model.kv_heads !== model.heads ? `${model.heads} heads on ${model.kv_heads}` : `${model.heads} heads`,
+    isImages ? (model.norm === 'none' ? 'no norms' : model.norm) : model.norm === 'none' ? 'no norms' : `${model.norm_placement}-norm`, `${model.gated ? 'gated ' : ''}${model.activation.replace(/_/g, ' ')}`, isImages ? '' : model.tied ? 'tied head' : 'own head'].filter(Boolean);
   const theory = data.carried_on_from ? `predicted by theory, carried on from ${data.carried_on_from} tokens` : 'predicted by theory';
   const how = data.seeds === 0 ? theory : `measured over ${data.seeds} draw${data.seeds > 1 ? 's' : ''}${data.weightless ? ' without weights' : ''}`;
   return h('header', { class: 'top' },
@@ -23,7 +30,7 @@ function header() {
       h('button', { type: 'button', id: 'theme', class: 'quiet', onclick: () => announce(`${switchTheme()} colours`) }, 'Light / dark')),
     h('h1', null, model.name),
     h('p', { class: 'facts' }, facts.map((fact) => h('span', null, fact))),
-    h('p', { class: 'facts second' }, [`scheme ${data.scheme}`, `${input.tokens} tokens, ${input.batch} \u00d7 ${input.seq_len}`, how].map((fact) => h('span', null, fact))),
+    h('p', { class: 'facts second' }, [`scheme ${data.scheme}`, `${input.tokens} ${isImages ? 'pixels' : 'tokens'}, ${input.batch} \u00d7 ${input.seq_len}`, how].map((fact) => h('span', null, fact))),
     model.changes.length > 0 ? h('p', { class: 'changes' }, `The scheme sets ${model.changes.join(', ')}`) : null);
 }
 

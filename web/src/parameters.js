@@ -1,11 +1,12 @@
 // Gradient norms of the parameters: a line for each role over the layers, and the largest by name.
 import { chart } from './chart.js';
-import { bestOf, data } from './data.js';
+import { bestOf, data, isImages } from './data.js';
 import { h } from './dom.js';
-import { best, number } from './format.js';
+import { best, middle, number } from './format.js';
 
 const colors = ['accent', 'over-1', 'over-2', 'over-3', 'over-4', 'over-5', 'ink'];
-const order = ['query, key, value', 'query', 'key', 'value', 'attention out', 'ffn gate', 'ffn in (up)', 'ffn out (down)'];
+// as graph/role_names.cpp calls them; what is not here lies outside the layers, or is a vector
+const order = ['query, key, value', 'query', 'key', 'value', 'attention output', 'feed-forward, gate', 'feed-forward, in (up)', 'feed-forward, out (down)', 'router', 'other'];
 
 function byRole() {
   const { role, layer, gradient } = data.parameters;
@@ -17,7 +18,7 @@ function byRole() {
     squares.get(name)[layer[i]] += (bestOf(gradient, i) || 0) ** 2;
   });
   const lines = order.filter((name) => squares.has(name)).map((name, k) => ({
-    name, color: colors[k % colors.length], thin: true, values: squares.get(name).map((x) => (x > 0 ? Math.sqrt(x) : null)) }));
+    name: isImages ? name.replace(/^feed-forward, .*/, 'matrices of a stage') : name, color: colors[k % colors.length], thin: true, values: squares.get(name).map((x) => (x > 0 ? Math.sqrt(x) : null)) }));
   return { layers, lines };
 }
 
@@ -30,7 +31,7 @@ function largest(count) {
       const share = row.norm ** 2 / total;
       const fill = h('span', { class: 'fill' });
       fill.style.width = `${Math.max(0.5, 100 * share)}%`;
-      return h('li', null, h('span', { class: 'name', title: row.text }, row.text), h('span', { class: 'bar' }, fill),
+      return h('li', null, h('span', { class: 'name', title: row.text }, middle(row.text, 38)), h('span', { class: 'bar' }, fill),
         h('span', { class: 'value' }, number(row.norm, 3)), h('span', { class: 'share' }, `${number(100 * share, 2)} %`));
     })));
 }

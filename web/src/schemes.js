@@ -14,9 +14,9 @@ export function schemeSection(overlay) {
       h('th', { scope: 'row' }, k === null ? [h('i', { class: 'key accent' }), name, h('span', { class: 'sub' }, ' this report')]
         : h('label', null, h('input', { type: 'checkbox', checked: true, onchange: (event) => { if (event.target.checked) chosen.add(k); else chosen.delete(k); overlay([...chosen].sort()); } }),
           h('i', { class: `key dash ${overlayColors[k % overlayColors.length]}` }), name)),
-      h('td', null, h('span', { class: `dot ${state}` }), s.verdict),
-      h('td', { class: 'n' }, number(best(s.loss))), h('td', { class: 'n' }, number(best(s.gradient_norm))),
-      h('td', { class: 'n' }, number(Math.sqrt(end(s.depths[0].signal)), 3)), h('td', { class: 'n' }, number(end(s.depths[0].cosine), 4)));
+      h('td', { 'data-label': 'Verdict' }, h('span', { class: `dot ${state}` }), s.verdict),
+      h('td', { class: 'n', 'data-label': 'Loss' }, number(best(s.loss))), h('td', { class: 'n', 'data-label': 'Gradient norm' }, number(best(s.gradient_norm))),
+      h('td', { class: 'n', 'data-label': 'Signal, end' }, number(Math.sqrt(end(s.depths[0].signal)), 3)), h('td', { class: 'n', 'data-label': 'Cosine, end' }, number(end(s.depths[0].cosine), 4)));
   };
   queueMicrotask(() => queueMicrotask(() => overlay([...chosen])));
   const heads = ['Scheme', 'Verdict', 'Loss', 'Gradient norm', 'Signal, end', 'Cosine, end'];

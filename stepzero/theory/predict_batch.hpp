@@ -1,0 +1,26 @@
+#pragma once
+// A prediction for many sequences from few.
+//
+// Sequences of a batch share nothing but tokens that both have: what goes down is that of each sequence alone, and the squared norm
+// of a weight's gradient is a mean over pairs of sequences, w of one with itself and x of two different ones:
+//     E |d theta|^2 = w / B + (1 - 1/B) x
+// w is that of the sequence whose own repetitions are nearest to the mean over the batch. x comes from four stretches of a quarter of
+// the length, chosen so that they share as many targets, and as many pairs of token and target, as the sequences of the batch do; what
+// they share more or less of targets is taken out, for x goes with it.
+#include <functional>
+
+#include "stepzero/core/error.hpp"
+#include "stepzero/signal/signal.hpp"
+#include "stepzero/theory/predict.hpp"
+
+namespace stepzero {
+
+// Whether a batch is so large that few sequences stand for it: text of one stack, four sequences or more, more than 256 tokens.
+bool stands_for_many(const Batch& batch);
+
+using Predicts = std::function<Expected<Signal>(const Batch& batch, double effort)>;
+
+// `predicts` predicts the batch it is given, with that share of the usual sampling.
+Expected<Signal> predict_batch(const Batch& batch, const Predicts& predicts);
+
+}  // namespace stepzero

@@ -1,0 +1,62 @@
+// Few sequences stand for a large batch: what that costs.
+#include "stepzero/theory/predict_batch.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "stepzero/theory/predict_long.hpp"
+#include "tests/unit/small_model.hpp"
+
+namespace stepzero {
+namespace {
+
+
+
+
+Signal predicted(const SmallModel& m, bool every) { return predict_any(m.graph, m.a, m.batch, **find_scheme("hf"), {.every_sequence = every}).value(); }
+
+SmallModel eight_of(Index length) {
+  return small_model("gpt2", {"layers=3", "width=256", "heads=4", "vocab=2000"}, "zipf", length, 8);
+}
+
+TEST(PredictBatch, IsNearTheWholeComputation) {
+  const SmallModel m = eight_of(64);
+  ASSERT_TRUE(stands_for_many(m.batch));
+  const Signal few = predicted(m, false), whole = predicted(m, true);
+  EXPECT_EQ(few.sequences_from, 4);
+  EXPECT_EQ(whole.sequences_from, 0);
+  EXPECT_EQ(few.batch, 8);
+  const auto off = [](const Value& a, const Value& b) { return std::abs(*a.predicted / *b.predicted - 1); };
+  EXPECT_LT(off(few.gradient_norm, whole.gradient_norm), 0.1);
+  EXPECT_NEAR(*few.loss.predicted, *whole.loss.predicted, 0.05);
+  std::vector<double> weights;
+  for (std::size_t i = 0; i < few.parameters.size(); ++i) {
+    if (few.parameters[i].shape.size() > 1) weights.push_back(off(few.parameters[i].gradient_norm, whole.parameters[i].gradient_norm));
+  }
+  std::ranges::sort(weights);
+  EXPECT_LT(weights[weights.size() / 2], 0.1);  // docs/accuracy.md has up to 7 %
+  EXPECT_LT(weights.back(), 0.3);
+  for (std::size_t i = 0; i < few.nodes.size(); ++i) {
+    if (!few.nodes[i].name.starts_with("stream.")) continue;
+    EXPECT_LT(off(few.nodes[i].forward.second_moment, whole.nodes[i].forward.second_moment), 0.1) << few.nodes[i].name;
+    EXPECT_LT(off(few.nodes[i].backward.norm, whole.nodes[i].backward.norm), 0.1) << few.nodes[i].name;
+  }
+}
+
+// One sequence alone would give an eighth of the squared norm: what sequences share is more than that.
+TEST(PredictBatch, WhatSequencesShareIsThere) {
+  const SmallModel m = eight_of(64);
+  const SmallModel one = small_model("gpt2", {"layers=3", "width=256", "heads=4", "vocab=2000"}, "zipf", 64);
+  EXPECT_GT(*predicted(m, false).gradient_norm.predicted, 1.2 * *predicted(one, false).gradient_norm.predicted / std::sqrt(8.0));
+}
+
+TEST(PredictBatch, SmallBatchesAreTakenWhole) {
+  EXPECT_FALSE(stands_for_many(eight_of(32).batch));
+  EXPECT_FALSE(stands_for_many(small_model("gpt2", {"layers=1", "width=64", "heads=4", "vocab=100"}, "zipf", 256, 3).batch));
+  EXPECT_TRUE(stands_for_many(eight_of(33).batch));
+}
+
+}  // namespace
+}  // namespace stepzero
