@@ -56,7 +56,7 @@ std::vector<Kernel> sums_over(const Sight& sight, const std::vector<Sum>& list) 
 }
 
 // Of few tokens, threads cost more than they save.
-std::unique_ptr<const Alone> alone_if_few(const Batch& batch) { return batch.tokens() < 128 ? std::make_unique<const Alone>() : nullptr; }
+std::unique_ptr<const Alone> alone_if_few(const Batch& batch) { return batch.tokens() < 256 ? std::make_unique<const Alone>() : nullptr; }
 
 // The kernel that a side has before its heads turn.
 Kernel before_turn(const DownWire& m) { return head_note(m).before; }

@@ -71,7 +71,6 @@ class Distances {
     }
   }
   [[nodiscard]] Matrix after(const Matrix& a, Trans turned) const {
-    const Alone alone;  // too small to share
     Matrix out(a.rows(), r_.cols());
     const Index step = std::max<Index>(16, (r_.cols() + 3) / 4);
     for (Index y = 0; y < r_.cols(); y += step) {
