@@ -1,5 +1,5 @@
-// The moment doors of batch norm: expectations over one Gaussian channel of R numbers, exact for any eigenvalues; behind a
-// function, whose slopes depend on the channel, over drawn ones.
+// The moment doors of batch norm: expectations over one Gaussian channel of R numbers, exact for any eigenvalues. Where a function
+// follows, whose slopes depend on the channel, the pull is a mean over drawn channels.
 #include <cmath>
 
 #include "stepzero/kernels/eigen.hpp"

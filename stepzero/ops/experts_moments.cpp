@@ -1,7 +1,7 @@
 // The moment doors of experts.
 //
-// One feed-forward is known from the ops it is made of. What is left is who meets whom: M_ts = E sum_e g_te g_se. Gates are
-// drawn as a model draws them, logits from their kernel and the router's own rule on top, until what they yield is sure enough.
+// The moments of one feed-forward are those of the ops it is made of. What is left is which tokens share experts: M_ts = E sum_e g_te g_se.
+// Gates are sampled as a model makes them, logits from their kernel and the router's rule on top, until M and R are sure enough.
 #include <array>
 #include <cmath>
 

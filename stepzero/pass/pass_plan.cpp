@@ -140,8 +140,8 @@ Index rows_made(const PassOptions& options, const Graph& graph, std::size_t para
 
 namespace {
 
-// Parameters all of whose uses are blocks of matrices that are cheaper to know the norm of, each used once, and tables of tokens
-// that one whole such matrix may share.
+// Parameters whose gradient is not made, because its norm is cheaper: all their uses are blocks of matrices, each block used once. A
+// table of tokens may be one such matrix as well (a tied head), if it is used whole.
 std::vector<bool> find_norms(const Graph& graph, const std::vector<Index>& rows, const HeadPlan& head) {
   const std::size_t count = graph.params.size();
   std::vector<bool> cheaper(count, false), other(count, false), table(count, false);
