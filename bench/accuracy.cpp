@@ -117,7 +117,7 @@ bool quiet(const Errors& errors, bool medians) {
 }
 
 struct Options {
-  std::string only, stored, store, freeze, against;
+  std::string only, stored, store, freeze, against, without, order = "draws";
   bool suite = false;  // the rows that the test suite judges
   int most = 400;
   std::size_t worst = 0;
@@ -158,9 +158,17 @@ Signal draw(const Case& c, const Subject& m, const Signal& theory, int most) {
   return measure(m.graph, m.a, m.batch, options).value();
 }
 
+PredictOptions predict_options(const Options& o) {
+  PredictOptions out{.order = o.order == "limit" ? Order::limit : o.order == "fluctuations" ? Order::fluctuations : Order::draws};
+  for (const FluctuationField& field : fluctuation_fields()) {
+    if (field.name == o.without) out.without = &field;
+  }
+  return out;
+}
+
 Result run(const Case& c, const Options& o) {
   const Subject m(c);
-  const Signal theory = predict(m.graph, m.a, m.batch, *m.scheme);
+  const Signal theory = predict(m.graph, m.a, m.batch, *m.scheme, predict_options(o));
   Result out;
   if (!o.freeze.empty()) store_predicted(theory, file_of_row(o.freeze, c.name));
   if (!o.against.empty()) {
@@ -224,13 +232,15 @@ bool print_table(const Errors& all, std::size_t worst) {
 constexpr const char* usage =
     "usage: bench_accuracy [--only WORD] [--most SEEDS] [--worst N] [--check]\n"
     "                      [--store DIR | --stored DIR]   keep the measurements; use those that were kept\n"
+    "                      [--order limit|fluctuations|draws] [--without FIELD]   layers of the theory; FIELD of the fluctuations held\n"
     "                      [--suite]                      only the rows that the test suite judges\n"
     "                      [--freeze DIR | --against DIR] keep the predictions; compare with those that were kept\n";
 
 std::optional<Options> read_options(int argc, char** argv) {
   Options o;
   const std::map<std::string, std::string*> words = {
-      {"--only", &o.only}, {"--store", &o.store}, {"--stored", &o.stored}, {"--freeze", &o.freeze}, {"--against", &o.against}};
+      {"--only", &o.only}, {"--store", &o.store}, {"--stored", &o.stored}, {"--freeze", &o.freeze}, {"--against", &o.against},
+      {"--without", &o.without}, {"--order", &o.order}};
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
     const auto word = words.find(flag);
@@ -280,7 +290,7 @@ int main(int argc, char** argv) {
   Errors all;
   bool same = true;
   for (const Case& c : grid()) {
-    if (c.name.find(o.only) == std::string::npos || (o.suite && !c.suite)) continue;
+    if (c.name.find(o.only) == std::string::npos || (o.suite && !in_suite(c))) continue;
     const std::string name = fmt::format("{}; {}, {} x {}, {}", c.name, c.scheme, c.sequences, c.length, c.tokens);
     const Result r = run(c, o);
     if (r.change) same = print_change(name, *r.change) && same;

@@ -7,6 +7,8 @@
 #include "stepzero/claims/claim.hpp"
 #include "stepzero/schemes/scheme.hpp"
 #include "stepzero/signal/signal.hpp"
+#include "stepzero/core/batch.hpp"
+#include "stepzero/graph/graph.hpp"
 
 namespace stepzero::claims {
 

@@ -1,6 +1,7 @@
 #include "stepzero/theory/moment_walk.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "stepzero/graph/questions.hpp"
@@ -44,6 +45,31 @@ Pulled pull_op(const AnyOp& any, const PullDoor& door, Order order) {
 
 }  // namespace
 
+std::span<const FluctuationField> fluctuation_fields() {
+  using F = Fluctuation;
+  using R = Response;
+  static constexpr std::array fields = std::to_array<FluctuationField>({
+      {"noise", [](F& f, R&) { f.noise = 0; }},
+      {"drift", [](F& f, R&) { f.drift = 0; }},
+      {"token_drift", [](F& f, R&) { f.token_drift = 0; }},
+      {"lone", [](F& f, R&) { f.lone = 0; }},
+      {"sampling", [](F& f, R&) { f.sampling = 0; }},
+      {"swing", [](F& f, R&) { f.swing = 0; }},
+      {"along", [](F& f, R&) { f.along = 1; }},
+      {"jitter", [](F& f, R&) { f.jitter.clear(), f.fresh.clear(); }},
+      {"fresh", [](F& f, R&) { f.fresh.clear(); }},
+      {"thins", [](F& f, R&) { f.thins = 0; }},
+      {"flat", [](F& f, R&) { f.flat = 1; }},
+      {"response.along", [](F&, R& r) { r.along = 1; }},
+      {"response.twin", [](F&, R& r) { r.twin = 0; }},
+      {"response.flat", [](F&, R& r) { r.flat = 1; }},
+      {"response.damp", [](F&, R& r) { r.damp = 0; }},
+      {"response.stretch", [](F&, R& r) { r.stretch = 0; }},
+      {"response.weight_gain", [](F&, R& r) { r.weight_gain = 1; }},
+  });
+  return fields;
+}
+
 MomentWalk::MomentWalk(const Graph& graph, const Batch& batch, const Assignment& laws, Options options)
     : graph_(graph),
       batch_(batch),
@@ -70,6 +96,8 @@ void MomentWalk::push(std::size_t i) {
   const Node& node = graph_.nodes[i];
   const auto x = inputs_of(node);
   moments_[i] = push_op(node.op, {batch_, x, theta_[i], options_.effort(i, true)}, options_.order);
+  Response none;
+  if (options_.without != nullptr) options_.without->hold(moments_[i].f, none);
 }
 
 // Kept in memory: the streams and the outputs of attention. Everything else is made again on the way up. In a draw of kernels all is
@@ -126,6 +154,8 @@ void MomentWalk::pull(std::size_t i) {
   Pulled pulled = pull_op(node.op, {batch_, x, theta_[i], moments_[i], adjoints_[i], options_.effort(i, false)}, options_.order);
   for (std::size_t k = 0; k < node.inputs.size(); ++k) {
     const auto to = static_cast<std::size_t>(node.inputs[k]);
+    Fluctuation none;
+    if (options_.without != nullptr) options_.without->hold(none, pulled.dx[k].r);
     const Spread more = pulled.spread.empty() ? Spread{} : pulled.spread[k];
     const Spread spread{.level = own.level + more.level, .noise = own.noise + more.noise};
     if (adjoints_[to].G.empty())

@@ -18,6 +18,13 @@ enum class Order : std::uint8_t {
   draws,         // draws of the kernels as well, where gradients depend on them
 };
 
+// A field of a Fluctuation or a Response, to see what it is worth: what `hold` makes of it is what no draw differs by.
+struct FluctuationField {
+  const char* name;
+  void (*hold)(Fluctuation& down, Response& up);
+};
+std::span<const FluctuationField> fluctuation_fields();
+
 class MomentWalk {
  public:
   struct Options {
@@ -25,6 +32,7 @@ class MomentWalk {
     bool keep_all = true;               // else streams and what mixes tokens stay in memory, everything else is made again on the way up
     std::function<Draws(std::size_t node, bool down)> effort = {};  // for rules that draw
     std::function<bool()> stop = {};                                // asked at every node; true ends the walk
+    const FluctuationField* without = nullptr;                      // a field that is held at every node
   };
 
   MomentWalk(const Graph& graph, const Batch& batch, const Assignment& laws, Options options);

@@ -59,7 +59,8 @@ class Recorder {
               {.order = options.order == Order::limit ? Order::limit : Order::fluctuations,
                .keep_all = batch.tokens() <= 256,
                .effort = [this](std::size_t node, bool down) { return down ? draws_down(node) : draws(node); },
-               .stop = options.stop}) {
+               .stop = options.stop,
+               .without = options.without}) {
     signal_.scheme = name;
     for (std::size_t i = 0; i < graph.params.size(); ++i) {
       signal_.parameters[i].std.predicted = laws.std(i);
