@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "stepzero/kernels/product/gemm.hpp"
+#include "stepzero/ops/kernel_draw.hpp"
 #include "stepzero/ops/attention_moments.hpp"
 #include "stepzero/ops/attention_sight.hpp"
 #include "stepzero/ops/heads.hpp"
@@ -47,15 +48,15 @@ struct Sum {
 };
 std::vector<Kernel> sums_over(const Sight& sight, const std::vector<Sum>& list) {
   std::vector<Kernel> out(list.size());
-  const auto one = [&](Index i) {
+  parallel_for(std::ssize(list), [&](Index i) {
     const Sum& sum = list[static_cast<std::size_t>(i)];
     out[static_cast<std::size_t>(i)] = sum.power > 0 ? sight.both(sum.of, sum.power) : sight.flat().both(sum.of);
-  };
-  const bool small = !list.empty() && list[0].of.rows() < 128;  // threads cost more than they save
-  if (!small) parallel_for(std::ssize(list), one);
-  for (Index i = 0; small && i < std::ssize(list); ++i) one(i);
+  });
   return out;
 }
+
+// Of few tokens, threads cost more than they save.
+std::unique_ptr<const Alone> alone_if_few(const Batch& batch) { return batch.tokens() < 128 ? std::make_unique<const Alone>() : nullptr; }
 
 // The kernel that a side has before its heads turn.
 Kernel before_turn(const DownWire& m) { return head_note(m).before; }
@@ -127,7 +128,8 @@ class Series {
   // how far the weights are from uniform goes with it.
   [[nodiscard]] AttentionSummary spread_of(const AttentionSummary& mean, Index heads) const {
     const double a = q_.sameness(), b = k_.sameness();
-    const double relative = std::sqrt((2 * same_scores(a * b) + 2 * (a + b) / static_cast<double>(op_.key_dim)) / static_cast<double>(heads));
+    const double relative =
+        std::sqrt((2 * same_scores(a * b) + 2 * (a + b) / static_cast<double>(op_.key_dim)) / static_cast<double>(heads));
     double uniform = 0, squares = 0;
     for (Index t = 0; t < tokens_; ++t) {
       uniform += std::log(keys_.count(t)) / static_cast<double>(tokens_);
@@ -142,7 +144,7 @@ class Series {
     const Matrix y = keys_.means(v_);
     const std::vector<double> key_spread = spread(k_, z_[1], turned(0));
     const Kernel tilt = tilts(key_spread);
-    const Matrix hv = own_part(v_), hk = own_part(k_);
+    const Matrix hv = own_part(v_, y), hk = own_part(k_, keys_.means(k_));
     const auto [gq, extra] =
         pull_query(G, tilt, traces(keys_, y, times(k_), s_[1], z_[1]), symmetric_product(keys_.places(hv), keys_.places(hk)));
     const Kernel gk = pull_key(G, y, tilt, queries, q_);
@@ -233,17 +235,16 @@ class Series {
   // What weights that lean away from uniform make of the gradient, to first order in the scores' covariance, in units of what uniform
   // ones make of it: both lean to the same keys, and each to fewer.
   [[nodiscard]] Kernel tilts(const std::vector<double>& key_spread) const {
-    const Kernel K = by_distance(k_, [&](Index p) { return turned(p); });
-    const Sight flat = keys_.flat();
-    const Matrix means = flat.means(K);
-    const Kernel squares = flat.both(times(times(K), K));
+    const Kernel K = turn_ != nullptr ? by_distance(k_, [&](Index p) { return turned(p); }) : k_;
+    const Matrix means = keys_.means(K);
+    const std::vector<double> squares = keys_.own(times(times(K), K));
     std::vector<double> same, fewer;
     for (Index t = 0; t < tokens_; ++t) {
       const Sight::Range see = keys_.range(t);
       const double n = keys_.count(t), apart = n * key_spread[t];  // the trace of the keys' kernel, centred
       double rows = 0;
       for (Index j = see.begin; j < see.end; ++j) rows += means(t, j) * means(t, j);
-      const double q = std::max(squares(t, t) - 2 * n * rows + z_[1](t, t) * z_[1](t, t) / (n * n), 0.0);  // the square of the same
+      const double q = std::max(squares[t] - 2 * n * rows + z_[1](t, t) * z_[1](t, t) / (n * n), 0.0);  // the square of the same
       const bool differ = apart > 1e-9 * n * k_(t, t);
       same.push_back(differ ? std::sqrt(std::max(apart - q / apart, 0.0) / n) : 0);
       fewer.push_back(differ ? gain_ * q_(t, t) * (q / apart + apart / static_cast<double>(op_.key_dim)) / n : 0);
@@ -263,8 +264,7 @@ class Series {
   }
 
   // h_tj = (P_t K)_jj, what the draw that keys and values share is felt by
-  [[nodiscard]] Matrix own_part(const Kernel& K) const {
-    const Matrix means = keys_.means(K);
+  [[nodiscard]] Matrix own_part(const Kernel& K, const Matrix& means) const {
     Matrix h(tokens_, tokens_);
     for (Index t = 0; t < tokens_; ++t) {
       const Sight::Range see = keys_.range(t);
@@ -287,10 +287,10 @@ class Series {
 
   // trace: tr(P_t Kv P_s Kk); apart: sum_jl h_tj h_sl, of values and keys; both with r
   [[nodiscard]] Query pull_query(const Kernel& G, const Kernel& tilt, const Kernel& trace, const Kernel& apart) const {
-    const Kernel shared = Kernel::from(tokens_, [&](Index t, Index s) {
-      return gain_ * G(t, s) * tilt(t, s) * (noise_ * apart(t, s) + swing_ * trace(t, s));
-    });
-    Kernel out = Kernel::from(tokens_, [&](Index t, Index s) { return gain_ * G(t, s) * tilt(t, s) * trace(t, s) + shared(t, s); });  // (11)
+    const Kernel shared = Kernel::from(
+        tokens_, [&](Index t, Index s) { return gain_ * G(t, s) * tilt(t, s) * (noise_ * apart(t, s) + swing_ * trace(t, s)); });
+    Kernel out =
+        Kernel::from(tokens_, [&](Index t, Index s) { return gain_ * G(t, s) * tilt(t, s) * trace(t, s) + shared(t, s); });  // (11)
     const double extra = frobenius(q_, shared);
     return {out, extra};
   }
@@ -319,19 +319,26 @@ class Series {
   // twice the sameness of what queries and what keys get; what keys and values are made from is one for all heads, and stands in the
   // gradient three times.
   [[nodiscard]] double weights_level(const Kernel& gq, const Kernel& gk) const {
-    const auto share = [&](const Kernel& K, const Kernel& G) {
-      Matrix out(tokens_, tokens_);
-      const double size = frobenius(K, G);
-      gemm(Trans::no, Trans::no, size > 0 ? 1 / size : 0, View<const double>(times(K)), View<const double>(times(G)), 0.0, out.view());
+    const auto narrow = [&](const Kernel& K, double factor) {
+      Tensor<float> out(tokens_, tokens_);
+      const Kernel::Row k = K.row(0);
+      for (Index i = 0; i < out.size(); ++i) out.data()[i] = static_cast<float>(factor * k[i]);
       return out;
     };
-    const Matrix q = share(q_, gq), k = share(k_, gk);
+    const auto share = [&](const Kernel& K, const Kernel& G) {
+      const double size = frobenius(K, G), unit = K.trace();  // floats stay in range
+      return product(Trans::no, Trans::no, narrow(K, 1 / unit), narrow(G, size > 0 ? unit / size : 0));
+    };
+    const Tensor<float> q = share(q_, gq), k = share(k_, gk);
     double of_q = 0, of_k = 0, of_both = 0;
     for (Index t = 0; t < tokens_; ++t) {
-      for (Index s = 0; s < tokens_; ++s) {
-        of_q += q(t, s) * q(s, t);
-        of_k += k(t, s) * k(s, t);
-        of_both += (q(t, s) + 2 * k(t, s)) * (q(s, t) + 2 * k(s, t));
+      for (Index s = 0; s <= t; ++s) {
+        const double twice = s < t ? 2 : 1;
+        const double a = static_cast<double>(q(t, s)), b = static_cast<double>(q(s, t));
+        const double c = static_cast<double>(k(t, s)), d = static_cast<double>(k(s, t));
+        of_q += twice * a * b;
+        of_k += twice * c * d;
+        of_both += twice * (a + 2 * c) * (b + 2 * d);
       }
     }
     const double of_head = 2 * of_q * of_k + 2 * (of_q + 2 * of_k) / static_cast<double>(op_.key_dim);
@@ -368,6 +375,7 @@ class Series {
 }  // namespace
 
 DownWire push_series(const Attention& op, const Batch& batch, const DownWire& q, const DownWire& k, const DownWire& v) {
+  const auto alone = alone_if_few(batch);
   const auto series = std::make_shared<const Series>(op, batch, q, k, v);
   DownWire y(Moment{.K = series->output()});
   const AttentionSummary summary = series->summary(op.heads);
@@ -376,6 +384,7 @@ DownWire push_series(const Attention& op, const Batch& batch, const DownWire& q,
 }
 
 Pulled pull_series(const Attention& op, const PullDoor& p) {
+  const auto alone = alone_if_few(p.batch);
   const auto* note = note_of<AttentionNote>(p.y);
   if (note != nullptr && note->keep != nullptr) return static_cast<const Series*>(note->keep.get())->pull(p.dy.G);
   return Series(op, p.batch, *p.x[0], *p.x[1], *p.x[2]).pull(p.dy.G);

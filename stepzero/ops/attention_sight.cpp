@@ -27,6 +27,9 @@ class IntegralImage {
     for (Index c = 0; c < sum_.cols(); ++c) out[c] -= upper[c];
     return out;
   }
+  [[nodiscard]] double within(Sight::Range rows, Sight::Range cols) const {
+    return sum_(rows.end, cols.end) - sum_(rows.begin, cols.end) - sum_(rows.end, cols.begin) + sum_(rows.begin, cols.begin);
+  }
 
  private:
   template <Index strip>
@@ -116,7 +119,10 @@ class Waves {
 }  // namespace
 
 Sight::Sight(const Attention& op, const Batch& batch, const Turn* turn)
-    : length_(batch.length), turn_(turn), back_(op.window > 0 ? std::min(op.window, length_) - 1 : length_ - 1), ahead_(op.causal ? 0 : back_) {
+    : length_(batch.length),
+      turn_(turn),
+      back_(op.window > 0 ? std::min(op.window, length_) - 1 : length_ - 1),
+      ahead_(op.causal ? 0 : back_) {
   for (Index t = 0; t < batch.tokens(); ++t) {
     const Range see = op.visible(place(t), length_);
     ranges_.push_back({t - place(t) + see.begin, t - place(t) + see.end});
@@ -154,6 +160,13 @@ Kernel Sight::both(const Matrix& B, int power) const {
     for (Index c = 0; c <= b; ++c) add_block(B, b, c, r, out);
   }
   return Kernel::from_rows(B.rows(), [&](Index t, double* __restrict row) { std::copy_n(out.view().row(t), t + 1, row); });
+}
+
+std::vector<double> Sight::own(const Matrix& B) const {
+  const IntegralImage image(B);
+  std::vector<double> out;
+  for (Index t = 0; t < B.rows(); ++t) out.push_back(image.within(range(t), range(t)));
+  return out;
 }
 
 // Two sequences. Where a token sees further ahead than back, time runs the other way.
@@ -247,11 +260,19 @@ void Sight::add_waves(const Matrix& B, const Matrix& y, Index first, Matrix& out
 
 Matrix Sight::means(const Kernel& K) const {
   const Index n = K.tokens();
-  Matrix out(n, n);
-  std::vector<double> prefix(static_cast<std::size_t>(n) + 1, 0.0);
-  for (Index j = 0; j < n; ++j) {
-    for (Index l = 0; l < n; ++l) prefix[l + 1] = prefix[l] + K(j, l);
-    for (Index s = 0; s < n; ++s) out(s, j) = within(prefix, range(s)) / count(s);
+  Matrix before(n + 1, n), out(n, n);  // row t: the sum of the rows before t
+  std::fill_n(before.view().row(0), n, 0.0);
+  for (Index t = 0; t < n; ++t) {
+    const Kernel::Row k = K.row(t);
+    const double* const above = before.view().row(t);
+    double* const here = before.view().row(t + 1);
+    for (Index j = 0; j < n; ++j) here[j] = above[j] + k[j];
+  }
+  for (Index s = 0; s < n; ++s) {
+    const double *first = before.view().row(range(s).begin), *last = before.view().row(range(s).end);
+    const double share = 1 / count(s);
+    double* const row = out.view().row(s);
+    for (Index j = 0; j < n; ++j) row[j] = (last[j] - first[j]) * share;
   }
   return out;
 }

@@ -32,8 +32,10 @@ class Sight {
 
   // B is symmetric
   [[nodiscard]] Kernel both(const Matrix& B, int power = 1) const;
+  // sum_jl B_jl over what t sees, without r
+  [[nodiscard]] std::vector<double> own(const Matrix& B) const;
   [[nodiscard]] Matrix cross(const Matrix& B, const Matrix& y) const;
-  // mean of row j of K over what s sees, for all (s, j)
+  // mean of row j of K over what s sees, for all (s, j); K is symmetric
   [[nodiscard]] Matrix means(const Kernel& K) const;
   // F with F_t F_s' = sum_jl h_tj h_sl r
   [[nodiscard]] Matrix places(const Matrix& h) const;
@@ -45,7 +47,7 @@ class Sight {
 
   Index length_;
   const Turn* turn_;
-  Index back_, ahead_;  // how far a token sees within its sequence, which may end before
+  Index back_, ahead_;         // how far a token sees within its sequence, which may end before
   std::vector<Range> ranges_;  // of all tokens
 };
 

@@ -11,18 +11,6 @@
 
 namespace stepzero {
 
-namespace {
-
-// A rotation leaves each token's size, and g has it without the noise of drawn gradients. What that changes is taken off the pairs: the
-// gradient of a bias is the sum of all entries, over which nearly everything may cancel.
-Kernel with_known_sizes(const Kernel& drawn, const Kernel& g) {
-  const double pairs = static_cast<double>(g.tokens() * (g.tokens() - 1));
-  const double more = pairs > 0 ? (g.trace() - drawn.trace()) / pairs : 0;
-  return Kernel::from(g.tokens(), [&](Index t, Index s) { return t == s ? g(t, t) : drawn(t, s) - more; });
-}
-
-}  // namespace
-
 DownWire push_drawn(const Attention& op, const PushDoor& p) {
   const HeadMaker maker(op, p.batch, p.x, p.theta, p.draws);
   const auto heads = std::make_shared<std::vector<HeadMaker::Head>>();  // they stay for the way up
@@ -76,10 +64,8 @@ Pulled pull_drawn(const Attention& op, const PullDoor& p) {
     UpWire d(g);
     d.note = TurnedBack{g, {}};
     if (!maker.turns()) return d;
-    const Kernel drawn = mean_of(sums[part + 3], share), before = with_known_sizes(drawn, g);
-    const double plain = frobenius(p.x[2]->K, before);
-    d.note = TurnedBack{before, {}};
-    d.r.weight_gain = plain > 0 ? frobenius(p.x[2]->K, drawn) / plain : 1;
+    // not put to the sizes of g, which are known: what cancels over the tokens would be spoilt, and biases and weights are made of it
+    d.note = TurnedBack{mean_of(sums[part + 3], share), {}};
     return d;
   };
   return {{side(0), side(1), UpWire(mean_of(sums[2], share))}, {}};

@@ -76,26 +76,32 @@ TEST_P(SightSums, ArePlainSums) {
   };
   const Kernel both = seen.both(B), squares = seen.both(B, 2);
   const Matrix cross = seen.cross(B, y), places = seen.places(y);
+  const std::vector<double> own = seen.own(B);
   for (Index t = 0; t < n; ++t) {
+    double square = 0;
+    for (Index j = 0; j < n; ++j) {
+      for (Index l = 0; l < n; ++l) square += looks(t, j) && looks(t, l) ? B(j, l) : 0;
+    }
+    EXPECT_NEAR(own[static_cast<std::size_t>(t)], square, 1e-12);
     EXPECT_EQ(seen.count(t), [&] {
       double count = 0;
       for (Index j = 0; j < n; ++j) count += looks(t, j);
       return count;
     }());
     for (Index s = 0; s < n; ++s) {
-      double sum = 0, square = 0, crossed = 0, gathered = 0, product = 0;
+      double sum = 0, squared = 0, crossed = 0, gathered = 0, product = 0;
       for (Index j = 0; j < n; ++j) {
         for (Index l = 0; l < n; ++l) {
           gathered += y(t, j) * y(s, l) * r(t, s, j, l);
           if (!looks(t, j) || !looks(s, l)) continue;
           sum += B(j, l) * r(t, s, j, l);
-          square += B(j, l) * r(t, s, j, l) * r(t, s, j, l);
+          squared += B(j, l) * r(t, s, j, l) * r(t, s, j, l);
           crossed += y(t, l) * B(j, l) * r(t, s, j, l);
         }
       }
       for (Index k = 0; k < places.cols(); ++k) product += places(t, k) * places(s, k);
       EXPECT_NEAR(both(t, s), sum, 1e-11) << t << " " << s;
-      EXPECT_NEAR(squares(t, s), square, 1e-11) << t << " " << s;
+      EXPECT_NEAR(squares(t, s), squared, 1e-11) << t << " " << s;
       EXPECT_NEAR(cross(t, s), crossed, 1e-11) << t << " " << s;
       EXPECT_NEAR(product, gathered, 1e-11) << t << " " << s;
     }
