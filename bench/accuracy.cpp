@@ -238,9 +238,9 @@ constexpr const char* usage =
 
 std::optional<Options> read_options(int argc, char** argv) {
   Options o;
-  const std::map<std::string, std::string*> words = {
-      {"--only", &o.only}, {"--store", &o.store}, {"--stored", &o.stored}, {"--freeze", &o.freeze}, {"--against", &o.against},
-      {"--without", &o.without}, {"--order", &o.order}};
+  const std::map<std::string, std::string*> words = {{"--only", &o.only},     {"--store", &o.store},     {"--stored", &o.stored},
+                                                     {"--freeze", &o.freeze}, {"--against", &o.against}, {"--without", &o.without},
+                                                     {"--order", &o.order}};
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
     const auto word = words.find(flag);

@@ -19,7 +19,7 @@ struct Case {
   std::string tokens = "zipf";
   Index length = 64;
   Index sequences = 1;
-  bool real = false;   // witness: real weights instead of the weightless pass
+  bool real = false;  // witness: real weights instead of the weightless pass
 };
 
 inline std::vector<std::string> operator+(std::vector<std::string> a, const std::vector<std::string>& b) {
@@ -107,8 +107,9 @@ inline std::vector<Case> grid() {
 
 // The rows that the test suite judges, by stored measurements: what makes the corrections of finite width act.
 inline bool in_suite(const Case& c) {
-  constexpr std::string_view rows[] = {"gpt2",    "pre-norm xavier", "pre-norm score variance 4", "bert xavier, deep",    "llama",
-                                       "qk-norm", "llama xavier",    "branch norm",               "no norm, gelu, wide", "tied, embeddings of 1"};
+  constexpr std::string_view rows[] = {
+      "gpt2",         "pre-norm xavier", "pre-norm score variance 4", "bert xavier, deep",    "llama", "qk-norm",
+      "llama xavier", "branch norm",     "no norm, gelu, wide",       "tied, embeddings of 1"};
   return std::ranges::find(rows, c.name) != std::end(rows);
 }
 

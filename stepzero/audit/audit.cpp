@@ -130,7 +130,8 @@ std::optional<SchemeMatch> identify(const Subject& s, const CensusOf& census_of,
 // Both predicted: the scheme's laws, and those of the numbers in the file.
 void predict_consequences(const Subject& s, const SchemeMatch& match, const CensusOf& census_of, Audit& out) {
   const Architecture& a = s.architecture;
-  const bool broken = std::ranges::any_of(census_of, [](const TensorCensus* c) { return c != nullptr && c->whole.nans + c->whole.infs > 0; });
+  const bool broken =
+      std::ranges::any_of(census_of, [](const TensorCensus* c) { return c != nullptr && c->whole.nans + c->whole.infs > 0; });
   if (!s.missing.empty() || !s.misfits.empty() || broken) return;
   const Graph running = build_graph(a);
   constexpr Index tokens = 128;

@@ -205,10 +205,12 @@ void find_departures(const Subject& subject, const SchemeMatch& match, std::span
         padding ? fmt::format("row {} has std {:.4g}; {} keeps the row of padding zero", p.zero_row, d.found_std, match.scheme->name)
                 : fmt::format("{}{}; {} assigns {}", found_text(g, verdict->census),
                               g.all.size() > 1 ? fmt::format(" in {} tensors", g.all.size()) : "", match.scheme->name,
-                              (d.fit.of_mean ? fmt::format("mean {:.4g} and ", d.expected.mean) : "") + law_text(d.expected, match.architecture, p));
+                              (d.fit.of_mean ? fmt::format("mean {:.4g} and ", d.expected.mean) : "") +
+                                  law_text(d.expected, match.architecture, p));
     if (d.mistake != nullptr && !padding) evidence += fmt::format(": as if {}", d.mistake->meaning);
     if (d.mistake == nullptr && !d.fit.impossible)
-      evidence += fmt::format("; the {} is {:.1f} standard errors off, p {:.1e}", d.fit.of_mean ? "mean" : "std", std::abs(d.fit.z), d.fit.p);
+      evidence +=
+          fmt::format("; the {} is {:.1f} standard errors off, p {:.1e}", d.fit.of_mean ? "mean" : "std", std::abs(d.fit.z), d.fit.p);
     const bool zero = d.mistake != nullptr && d.mistake->id == "zero-tensor";
     add(audit, d.mistake == nullptr ? "departs-from-scheme" : std::string(d.mistake->id), zero ? Severity::error : Severity::warning, where,
         evidence,

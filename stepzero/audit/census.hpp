@@ -40,7 +40,7 @@ struct PieceCensus {
   Role role = Role::gain;
   Index rows = 0, cols = 0;
   Summary summary;
-  double diagonal = 0;  // mean of the entries (i, i)
+  double diagonal = 0;     // mean of the entries (i, i)
   bool scattered = false;  // it lies in several blocks, each drawn by itself
   std::optional<Spectrum> spectrum;
 };

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "stepzero/claims/claim.hpp"
-#include "stepzero/schemes/scheme.hpp"
-#include "stepzero/signal/signal.hpp"
 #include "stepzero/core/batch.hpp"
 #include "stepzero/graph/graph.hpp"
+#include "stepzero/schemes/scheme.hpp"
+#include "stepzero/signal/signal.hpp"
 
 namespace stepzero::claims {
 

@@ -1,9 +1,9 @@
 #include "stepzero/cli/command.hpp"
 
 #include <unistd.h>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
 
@@ -75,8 +75,12 @@ void CommonFlags::declare(CLI::App& app) {
   app.add_option("MODEL", model, "a preset (stepzero models), a Hugging Face config.json, or a directory that holds one")->required();
   app.add_option("--like", like, "read the config.json as one of this family, whatever model_type it names");
   app.add_option("--scheme", scheme, "how weights are drawn (stepzero schemes)")->capture_default_str();
-  app.add_option("--seq-len", seq_len, "tokens in a sequence [128, or the tokens file's]")->check(CLI::Range(Index{1}, Index{1} << 24))->transform(whole_number);
-  app.add_option("--batch", batch, "sequences [1, or the tokens file's]")->check(CLI::Range(Index{1}, Index{1} << 24))->transform(whole_number);
+  app.add_option("--seq-len", seq_len, "tokens in a sequence [128, or the tokens file's]")
+      ->check(CLI::Range(Index{1}, Index{1} << 24))
+      ->transform(whole_number);
+  app.add_option("--batch", batch, "sequences [1, or the tokens file's]")
+      ->check(CLI::Range(Index{1}, Index{1} << 24))
+      ->transform(whole_number);
   app.add_option("--tokens", tokens, "zipf, distinct, equal, or a file of ids, one sequence a line")->capture_default_str();
   app.add_option("--encoder-tokens", encoder_tokens, "the same for the encoder of an encoder-decoder, as many ids as its decoder reads");
   app.add_option("--pixels", pixels, "images of a vision model: float32, [images][colours][height][width] [drawn]");
@@ -92,7 +96,10 @@ void CommonFlags::declare(CLI::App& app) {
 }
 
 void CommonFlags::declare_draws(CLI::App& app) {
-  app.add_option("--seeds", seeds, "how many draws to average")->check(CLI::Range(1, 1000000))->transform(whole_number)->capture_default_str();
+  app.add_option("--seeds", seeds, "how many draws to average")
+      ->check(CLI::Range(1, 1000000))
+      ->transform(whole_number)
+      ->capture_default_str();
   app.add_option("--until-stderr", until,
                  "draw until the standard error of every second moment is below this share, 1% say, or --seeds [100000]")
       ->check(check_fraction);

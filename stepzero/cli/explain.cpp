@@ -68,10 +68,11 @@ int list_ops() {
 // A finding of predict, measure, compare or report.
 std::string explain_finding(const Diagnosis& d) {
   std::string meaning = d.meaning, limit = d.limit;
-  return fmt::format("{}\n\n{}{}\n{}", d.id, wrap("Means  " + meaning, 80, 0, 7), wrap("From   " + limit, 80, 0, 7),
-                     wrap("predict, measure, compare and report name it where they find it, with the number, and with the changes of the command "
-                          "that were predicted and remove it.",
-                          80, 0));
+  return fmt::format(
+      "{}\n\n{}{}\n{}", d.id, wrap("Means  " + meaning, 80, 0, 7), wrap("From   " + limit, 80, 0, 7),
+      wrap("predict, measure, compare and report name it where they find it, with the number, and with the changes of the command "
+           "that were predicted and remove it.",
+           80, 0));
 }
 
 // A kind ("rms_norm") stands for itself, a file ("norm") for all its kinds.

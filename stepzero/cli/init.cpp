@@ -188,7 +188,8 @@ int run(const InitFlags& flags) {
   const auto a = describe_model(flags.model, flags.set, **scheme, flags.like);
   if (!a) return complain(a.error());
   if (!flags.quiet) tell_notices(*a);
-  if (flags.output == "-") return complain({"-o -: weights are not written to standard output", "name a file *.safetensors or a directory"});
+  if (flags.output == "-")
+    return complain({"-o -: weights are not written to standard output", "name a file *.safetensors or a directory"});
   const bool one_file = flags.output.ends_with(".safetensors");
   if (one_file && !speaks()) return Exit::fine;  // one file is the first process's
   const Team team = one_file ? Team() : join_others(flags.threads, flags.quiet);

@@ -36,7 +36,8 @@ void declare_predict(CLI::App& app, int& exit_code) {
   flags->view.declare(*verb);
   verb->add_flag("--jacobians", flags->jacobians, "also how a change of each layer's stream arrives at the last one");
   verb->add_flag("--whole", flags->whole,
-                 "every token of a long sequence and every sequence of a large batch; else, beyond 512 tokens (256 with rotary positions), predictions "
+                 "every token of a long sequence and every sequence of a large batch; else, beyond 512 tokens (256 with rotary positions), "
+                 "predictions "
                  "are carried on from shorter ones, and few sequences stand for many");
   verb->add_option("--effort", flags->effort, "share of the usual sampling of heads, without draws of kernels below 1: faster, noisier")
       ->check(CLI::Range(0.001, 1.0))

@@ -56,7 +56,8 @@ Look look_of_output() {
 void ViewFlags::declare(CLI::App& app) {
   app.add_flag("--full", full, "everything: all layers, nodes and parameters, and what the notes say");
   app.add_option("--csv", csv, "also write every number to this file, a row each; - is standard output, and nothing else goes there");
-  app.add_option("--markdown", markdown, "also write the findings and the layers to this file, to paste into an issue or a pull request; - as with --csv");
+  app.add_option("--markdown", markdown,
+                 "also write the findings and the layers to this file, to paste into an issue or a pull request; - as with --csv");
   app.add_option("--fail-on", fail_on, "exit with 1 where there is a finding of this severity or worse: note, warning, error")
       ->check(CLI::IsMember({"note", "warning", "error"}));
 }
@@ -78,7 +79,8 @@ int write_tables(const Signal& signal, const CommonFlags& common, const ViewFlag
     if (const auto done = write_file(view.csv, to_csv(signal)); !done) return complain(done.error());
   }
   if (!view.markdown.empty()) {
-    if (const auto done = write_file(view.markdown, to_markdown(signal, command_with(*common.verb, common, {}), STEPZERO_VERSION)); !done) return complain(done.error());
+    if (const auto done = write_file(view.markdown, to_markdown(signal, command_with(*common.verb, common, {}), STEPZERO_VERSION)); !done)
+      return complain(done.error());
   }
   return Exit::fine;
 }

@@ -30,8 +30,9 @@ using JsonView = std::function<std::string(const Signal&)>;
 
 // Diagnoses the signal, writes the files that were asked for and prints it as text or JSON. Exit::findings where --fail-on
 // says so. `options` are those that remedies are predicted with.
-int present(Signal& signal, const CommonFlags& common, const ViewFlags& view, const TextView& text, const PredictOptions& options = {},
-            const JsonView& json = [](const Signal& s) { return to_json(s); });
+int present(
+    Signal& signal, const CommonFlags& common, const ViewFlags& view, const TextView& text, const PredictOptions& options = {},
+    const JsonView& json = [](const Signal& s) { return to_json(s); });
 
 // The parts, for a verb that prints something else.
 int write_tables(const Signal& signal, const CommonFlags& common, const ViewFlags& view);

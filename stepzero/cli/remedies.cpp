@@ -11,8 +11,8 @@ namespace {
 
 // Where the result goes is not part of what is asked.
 bool is_output(std::string_view flag) {
-  constexpr auto outputs = std::to_array<std::string_view>({"--json", "--csv", "--markdown", "--fail-on", "--full", "--quiet", "--output",
-                                                            "--html", "--no-remedies", "--threads"});
+  constexpr auto outputs = std::to_array<std::string_view>(
+      {"--json", "--csv", "--markdown", "--fail-on", "--full", "--quiet", "--output", "--html", "--no-remedies", "--threads"});
   return std::ranges::find(outputs, flag) != outputs.end();
 }
 

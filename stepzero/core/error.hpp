@@ -10,7 +10,7 @@ namespace stepzero {
 struct Error {
   std::string message;
   std::string hint = {};
-  bool busy = false;  // another process is at it: the same again later may do
+  bool busy = false;  // another process is writing there: trying again later may succeed
 };
 
 template <class T>

@@ -63,7 +63,7 @@ class Kernel {
     return Kernel(std::move(m));
   }
 
-  // the other one times a number
+  // the two share one matrix and differ by a factor at most
   [[nodiscard]] bool same_up_to_scale(const Kernel& other) const { return shared_ == other.shared_ && shift_ == 0 && other.shift_ == 0; }
   [[nodiscard]] bool empty() const { return shared_ == nullptr; }
   [[nodiscard]] Index tokens() const { return shared_->matrix.rows(); }
@@ -94,12 +94,12 @@ class Kernel {
 
   [[nodiscard]] double trace() const { return scale_ * shared_->trace + shift_ * static_cast<double>(tokens()); }
   [[nodiscard]] double sum() const { return scale_ * shared_->sum + shift_ * static_cast<double>(tokens() * tokens()); }
-  // sum_ts K_ts^2 / (sum_t K_tt)^2: 1 where all tokens are one, 1/T where they share nothing
   // the cosine of two different tokens, in the mean by size
   [[nodiscard]] double mean_cosine() const {
     const double size = trace(), others = static_cast<double>(tokens() - 1);
     return size > 0 && others > 0 ? (sum() - size) / (others * size) : 0;
   }
+  // sum_ts K_ts^2 / (sum_t K_tt)^2: 1 where all tokens are one, 1/T where they share nothing
   [[nodiscard]] double sameness() const {
     const double size = trace();
     const double squares = scale_ * scale_ * shared_->squares + shift_ * (scale_ * shared_->sum + sum());

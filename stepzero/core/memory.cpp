@@ -19,8 +19,8 @@ namespace stepzero {
 namespace {
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 
-// Small blocks that were freed wait for the next that asks for as much, each thread's own: rules that draw take and give back
-// thousands of small matrices a millisecond. By powers of two, up to 64 kB.
+// Small blocks that were freed are kept for the next request of their size, by each thread for itself: rules that draw take and give
+// back thousands of small matrices a millisecond. Sizes are powers of two, up to 64 kB.
 class Pool {
  public:
   static constexpr int smallest = 6, kinds = 11;
@@ -35,7 +35,7 @@ class Pool {
     }
   }
 
-  // nullptr: none waits
+  // nullptr: none is kept
   void* take(int kind) { return kinds_[kind].count > 0 ? kinds_[kind].blocks[--kinds_[kind].count] : nullptr; }
   bool keep(void* memory) noexcept {
     const int kind = bits(malloc_usable_size(memory)) - 1 - smallest;
@@ -54,7 +54,7 @@ class Pool {
 };
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool pooled = false;  // what is freed shall be seen to be
+constexpr bool pooled = false;  // sanitizers must see what is freed
 #else
 constexpr bool pooled = true;
 #endif
@@ -83,7 +83,7 @@ void keep_freed_memory() {
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   mallopt(M_TOP_PAD, 256 << 20);
-  // that head room in large pages: a tenth of a short prediction went into faults
+  // the padding in huge pages: else page faults take a tenth of a short prediction
   const auto heap_end = [] { return reinterpret_cast<std::uintptr_t>(sbrk(0)); };
   const std::uintptr_t begin = (heap_end() + huge_page - 1) / huge_page * huge_page;
   void* volatile some = std::malloc(std::size_t{1} << 20);  // volatile: a compiler may leave out what is freed at once

@@ -2,7 +2,7 @@
 
 namespace stepzero {
 
-// A part is sent behind a '+', an error behind a '-': '!' where it is one of a busy file, the message, a zero, the hint.
+// What is sent: '+' and the part, or '-' and an error: '!' if another process is writing, else '.'; the message, a zero byte, the hint.
 Expected<std::vector<std::string>> Team::share(const Expected<std::string>& own) const {
   if (!exchange) {
     if (!own) return std::unexpected(own.error());

@@ -1,5 +1,5 @@
 #pragma once
-// Processes that share one run: each does its part, then all know all parts. Who is alone is a team of one.
+// Processes that share one run: each does its part, then hands it to all others. A process alone is a team of one.
 #include <functional>
 #include <string>
 #include <vector>

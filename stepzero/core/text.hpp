@@ -12,7 +12,7 @@ namespace stepzero {
 // than 256 bytes is cut and its length said. For one name at a time: a whole message would be cut.
 std::string show(std::string_view untrusted);
 
-// For a page: what HTML or XML would take for its own is written out.
+// For a page: characters that mean something in HTML or XML are escaped.
 std::string escaped(std::string_view text);
 
 // Whether show() has nothing to escape (it may still cut).
@@ -23,8 +23,8 @@ bool valid_utf8(std::string_view text);
 // Offset of the first byte that is not UTF-8; npos when there is none.
 std::size_t find_invalid_utf8(std::string_view text);
 
-// The known word that a wrong one was probably meant to be: few slips of the finger away, case aside. Empty when none
-// is.
+// The known word that a misspelt one most likely means: the nearest by edit distance, ignoring case. Empty when none is
+// near.
 std::string closest(std::string_view wrong, std::span<const std::string> known);
 
 }  // namespace stepzero

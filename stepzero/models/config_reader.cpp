@@ -20,22 +20,77 @@ bool is_size(std::string_view key) {
 
 // Keys that say nothing about step zero: who wrote the file, special tokens, how it is run, trained or generated from.
 bool is_beside(std::string_view key) {
-  constexpr auto ends = std::to_array<std::string_view>({"_token_id", "_dropout", "_pdrop", "_dropout_prob", "_coef", "_loss", "_dtype", "_version",
-                                                         "_cache", "_rate", "layerdrop", "_name_or_path", "_implementation", "_index", "_id"});
-  constexpr auto begins = std::to_array<std::string_view>({"summary_", "task_", "classifier_", "output_", "return_", "mask_", "stepzero", "_",
-                                                           "is_", "id2", "label2", "problem_", "finetuning", "num_beam", "use_return_dict"});
-  constexpr auto whole = std::to_array<std::string_view>(
-      {"architectures", "model_type", "torch_dtype", "dtype", "attn_implementation", "bos_token", "eos_token", "pad_token", "torchscript",
-       "use_bfloat16", "tf_legacy_loss", "pruned_heads", "tie_encoder_decoder", "chunk_size_feed_forward", "cross_attention_hidden_size",
-       "tokenizer_class", "prefix", "dropout", "pretraining_tp", "gradient_checkpointing", "use_cache", "do_sample", "max_length", "min_length",
-       "temperature", "top_k", "top_p", "num_return_sequences", "repetition_penalty", "length_penalty", "n_ctx", "router_jitter_noise",
-       "aux_loss_alpha", "seq_aux", "ep_size", "initializer_range", "unk_token_id", "use_flash_attention", "language", "license",
-       "num_labels", "image_token_index", "reorder_and_upcast_attn", "resid_pdrop", "embd_pdrop", "attn_pdrop", "slow_but_exact",
-       "skip_bias_add", "skip_bias_add_qkv", "bias_dropout_fusion", "masked_softmax_fusion", "unk_token", "n_positions", "offset_alibi",
-       "seq_length", "num_nextn_predict_layers", "encoder_stride", "pooler_act", "pooler_output_size", "quantization_config_dict",
-       "original_max_position_embeddings", "rescale_every"});
+  constexpr auto ends =
+      std::to_array<std::string_view>({"_token_id", "_dropout", "_pdrop", "_dropout_prob", "_coef", "_loss", "_dtype", "_version", "_cache",
+                                       "_rate", "layerdrop", "_name_or_path", "_implementation", "_index", "_id"});
+  constexpr auto begins =
+      std::to_array<std::string_view>({"summary_", "task_", "classifier_", "output_", "return_", "mask_", "stepzero", "_", "is_", "id2",
+                                       "label2", "problem_", "finetuning", "num_beam", "use_return_dict"});
+  constexpr auto whole = std::to_array<std::string_view>({"architectures",
+                                                          "model_type",
+                                                          "torch_dtype",
+                                                          "dtype",
+                                                          "attn_implementation",
+                                                          "bos_token",
+                                                          "eos_token",
+                                                          "pad_token",
+                                                          "torchscript",
+                                                          "use_bfloat16",
+                                                          "tf_legacy_loss",
+                                                          "pruned_heads",
+                                                          "tie_encoder_decoder",
+                                                          "chunk_size_feed_forward",
+                                                          "cross_attention_hidden_size",
+                                                          "tokenizer_class",
+                                                          "prefix",
+                                                          "dropout",
+                                                          "pretraining_tp",
+                                                          "gradient_checkpointing",
+                                                          "use_cache",
+                                                          "do_sample",
+                                                          "max_length",
+                                                          "min_length",
+                                                          "temperature",
+                                                          "top_k",
+                                                          "top_p",
+                                                          "num_return_sequences",
+                                                          "repetition_penalty",
+                                                          "length_penalty",
+                                                          "n_ctx",
+                                                          "router_jitter_noise",
+                                                          "aux_loss_alpha",
+                                                          "seq_aux",
+                                                          "ep_size",
+                                                          "initializer_range",
+                                                          "unk_token_id",
+                                                          "use_flash_attention",
+                                                          "language",
+                                                          "license",
+                                                          "num_labels",
+                                                          "image_token_index",
+                                                          "reorder_and_upcast_attn",
+                                                          "resid_pdrop",
+                                                          "embd_pdrop",
+                                                          "attn_pdrop",
+                                                          "slow_but_exact",
+                                                          "skip_bias_add",
+                                                          "skip_bias_add_qkv",
+                                                          "bias_dropout_fusion",
+                                                          "masked_softmax_fusion",
+                                                          "unk_token",
+                                                          "n_positions",
+                                                          "offset_alibi",
+                                                          "seq_length",
+                                                          "num_nextn_predict_layers",
+                                                          "encoder_stride",
+                                                          "pooler_act",
+                                                          "pooler_output_size",
+                                                          "quantization_config_dict",
+                                                          "original_max_position_embeddings",
+                                                          "rescale_every"});
   return std::ranges::any_of(ends, [&](std::string_view s) { return key.ends_with(s); }) ||
-         std::ranges::any_of(begins, [&](std::string_view s) { return key.starts_with(s); }) || std::ranges::find(whole, key) != whole.end();
+         std::ranges::any_of(begins, [&](std::string_view s) { return key.starts_with(s); }) ||
+         std::ranges::find(whole, key) != whole.end();
 }
 
 }  // namespace
@@ -139,7 +194,8 @@ std::vector<std::string> ConfigReader::notices() const {
   for (const auto& [key, value] : object_.items()) {
     if (asked_.contains(key) || is_beside(key) || value.is_null()) continue;
     const std::string near = closest(key, known);
-    unread.push_back(fmt::format("\"{}\"{}", show(key), near.empty() || object_.contains(near) ? "" : fmt::format(" (did you mean \"{}\"?)", near)));
+    unread.push_back(
+        fmt::format("\"{}\"{}", show(key), near.empty() || object_.contains(near) ? "" : fmt::format(" (did you mean \"{}\"?)", near)));
   }
   for (const auto& [key, value] : assumed_) assumed.push_back(fmt::format("\"{}\" = {}", key, value));
   if (!unread.empty()) out.push_back(fmt::format("{}: not read: {}", show(file_), fmt::join(unread, ", ")));

@@ -44,7 +44,9 @@ Expected<Architecture> import(std::string_view text, const std::string& file, st
   if (!parsed) return std::unexpected(parsed.error());
   auto config = text_model(std::move(*parsed), file);
   if (!config) return std::unexpected(config.error());
-  const std::string own = config->is_object() ? config->value("model_type", nlohmann::json()).is_string() ? (*config)["model_type"].get<std::string>() : "" : "";
+  const std::string own = config->is_object()
+                              ? config->value("model_type", nlohmann::json()).is_string() ? (*config)["model_type"].get<std::string>() : ""
+                              : "";
   if (!like.empty() && config->is_object()) (*config)["model_type"] = like;
   const auto type = config->is_object() ? config->find("model_type") : config->end();
   if (!config->is_object() || type == config->end() || !type->is_string()) {
@@ -61,7 +63,8 @@ Expected<Architecture> import(std::string_view text, const std::string& file, st
   if (!a) return a;
   if (!like.empty() && like != own && !a->sizes_not_given.empty()) {
     return fail(fmt::format("{}: read as {} it does not say {}", show(file), like, fmt::join(a->sizes_not_given, ", ")),
-                fmt::format("its keys are those of {}; without the sizes it would be {}'s default model", own.empty() ? "another family" : show(own), like));
+                fmt::format("its keys are those of {}; without the sizes it would be {}'s default model",
+                            own.empty() ? "another family" : show(own), like));
   }
   // What stepzero init adds for what the family's own keys cannot say.
   const auto ours = config->find("stepzero");
@@ -90,7 +93,8 @@ Expected<std::string> read_input() {
     std::array<char, 65536> some;
     while (const std::size_t n = std::fread(some.data(), 1, some.size(), stdin)) {
       all.append(some.data(), n);
-      if (all.size() > most_text) return fail(fmt::format("standard input: at most {} bytes are read", most_text), "is this the file that was meant?");
+      if (all.size() > most_text)
+        return fail(fmt::format("standard input: at most {} bytes are read", most_text), "is this the file that was meant?");
     }
     if (std::ferror(stdin) != 0) return fail("standard input cannot be read");
     return all;
@@ -115,7 +119,8 @@ Expected<Found> find_config(const std::string& model, const std::vector<std::str
   if (std::filesystem::is_directory(path, ignored)) {
     path /= "config.json";
     if (!std::filesystem::exists(path, ignored))
-      return fail(fmt::format("{}: a directory without a config.json", show(model)), "name the directory of a checkpoint, or a config.json itself");
+      return fail(fmt::format("{}: a directory without a config.json", show(model)),
+                  "name the directory of a checkpoint, or a config.json itself");
   }
   if (!std::filesystem::exists(path, ignored)) {
     const std::string near = closest(model, known);

@@ -41,7 +41,7 @@ class HeadMaker {
   struct OutputProjection {
     bool active;
     double along;
-    std::vector<double> others;  // the square of what the other heads put out
+    std::vector<double> others;  // the squared output of the other heads
 
     OutputProjection(const HeadMaker& s, const Moment& y, const Response& r)
         : active(1 - r.along > 0.01 * static_cast<double>(s.op_.heads)), along(r.along) {  // below, it is a hundredth of a part
@@ -49,7 +49,7 @@ class HeadMaker {
     }
   };
 
-  // What reaches q, k and v of one head, in the mean over gradients.
+  // Gram matrices of the gradients of q, k and v of one head, in the mean over gradients of its output.
   struct Reached {
     Tensor<float> gq, gk, gv;
     Reached() = default;
@@ -58,13 +58,13 @@ class HeadMaker {
   // up: the root of the gradient's kernel, field: the kernel itself
   void reach(const Head& h, const Tensor<float>& up, const Tensor<float>& field, const OutputProjection& projection, Reached& to) const;
 
-  // A drawn gradient, through the scores.
+  // The gradients of q and k for one drawn gradient of the output.
   struct Sides {
     Tensor<float> q, k;
     double table = 0;  // squared norm of the biases' gradient
   };
   [[nodiscard]] Sides to_scores(const Head& h, const Tensor<float>& up, Index i) const;
-  // The same before the heads turned.
+  // The same before the rotation.
   [[nodiscard]] Sides turned_back(Sides d) const;
 
  protected:
@@ -81,7 +81,7 @@ class HeadMaker {
   [[nodiscard]] Index stream_of_query(Index i) const { return draws_.of_one() ? draws_.single / 2 * op_.heads + i : i; }
   [[nodiscard]] Index stream_of_key(Index i) const { return draws_.of_one() ? draws_.single / 2 * op_.kv_heads + shared_by(i) : i; }
 
-  // Whether q is drawn from a kernel of its own: that of its tokens, or of what a narrow wire to k and v was made from.
+  // Whether q is drawn from a kernel of its own: in a cross attention that of its tokens, in a latent one that of the narrow wire's input.
   [[nodiscard]] bool apart() const { return op_.cross || of_k_.tail; }
   [[nodiscard]] const DownWire& queries_from() const { return apart() ? stem_ : v_; }
 

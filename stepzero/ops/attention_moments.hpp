@@ -1,5 +1,5 @@
 #pragma once
-// The two ways to evaluate the moment doors of attention; attention_moments.cpp holds the rule that picks one.
+// Two ways to evaluate the moment doors of attention; attention_moments.cpp picks one. For one draw of a model: attention_single.cpp.
 #include "stepzero/ops/attention.hpp"
 
 namespace stepzero {

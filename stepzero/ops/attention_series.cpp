@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "stepzero/kernels/product/gemm.hpp"
-#include "stepzero/ops/kernel_draw.hpp"
 #include "stepzero/ops/attention_moments.hpp"
 #include "stepzero/ops/attention_sight.hpp"
 #include "stepzero/ops/heads.hpp"
+#include "stepzero/ops/kernel_draw.hpp"
 
 namespace stepzero {
 

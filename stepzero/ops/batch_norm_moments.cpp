@@ -1,5 +1,5 @@
-// The moment doors of batch norm: expectations over one Gaussian channel of R numbers, exact for any eigenvalues; behind a
-// function, whose slopes depend on the channel, over drawn ones.
+// The moment doors of batch norm: expectations over one Gaussian channel of R numbers, exact for any eigenvalues. Where a function
+// follows, whose slopes depend on the channel, the pull is a mean over drawn channels.
 #include <cmath>
 
 #include "stepzero/kernels/eigen.hpp"
@@ -43,7 +43,7 @@ struct Spectrum {
       l = std::max(l, 0.0);
       mean += l / rows;
     }
-    if (!(mean > 0)) mean = 1;  // nothing there: nothing is made of it
+    if (!(mean > 0)) mean = 1;  // a wire of zeros: any scale will do
     constexpr double step = 0.25;
     for (double at = -36; at <= 36; at += step) {
       const double x = std::exp(at) / mean;
@@ -110,7 +110,7 @@ struct Spectrum {
   }
 };
 
-// What push leaves for pull.
+// What push keeps for pull.
 struct Kept {
   Spectrum spectrum;
   Kernel normed;
@@ -195,7 +195,7 @@ class BehindSlopes {
   const Law &gain_, &bias_;
   double eps_;
   std::uint64_t place_;
-  double size_;  // taken off G_: floats have no room for small gradients
+  double size_;  // the size of G, divided out: floats have no room for small gradients
   Index rows_;
   Tensor<float> G_, slopes_, rest_;
   double dgain_ = 0;

@@ -16,7 +16,7 @@
 
 namespace stepzero {
 
-// How the loss of single draws varies.
+// For the report: the variance of the loss over draws.
 struct LossNote {
   double variance = 0;
 };

@@ -1,5 +1,5 @@
 #pragma once
-// Rules that draw: until what they yield is sure enough, and what they add up over the draws.
+// For rules that draw: how many draws they make, and sums over them.
 #include <algorithm>
 #include <array>
 
@@ -12,12 +12,12 @@
 
 namespace stepzero {
 
-// At most `most` draws, in goes of `together`: body(i, slot) in parallel, then done(n), in order, says whether n of them suffice.
+// At most `most` draws, `together` of them at a time in parallel: body(i, slot) makes one, then done(n) says whether n suffice.
 template <class Body, class Done>
 void draw_until_sure(Index most, Index together, const Body& body, const Done& done) {
   for (Index n = 0; n < most; n += together) {
     parallel_for(together, [&](Index slot) { body(n + slot, slot); });
-    if (done(n + together) && n > 0) return;  // the standard error of the first go is no judge
+    if (done(n + together) && n > 0) return;  // the first standard error is too uncertain to stop at
   }
 }
 
@@ -41,7 +41,7 @@ struct Seen {
   [[nodiscard]] double error(std::size_t i) const { return pairs[i].error(); }
 };
 
-// How numbers of every draw grow with the exponential of another one: the power.
+// The powers p of y ~ exp(p x) over the draws of (x, y), by regression.
 template <std::size_t N>
 struct Power {
   Running by;

@@ -14,8 +14,8 @@
 
 namespace stepzero {
 
-// Adds row t of dy to row index(t) of the table's gradient, for all t (negative: to none); columns are cut over the threads so that
-// every element is summed in the order of the tokens.
+// Adds row t of dy to row index(t) of the table's gradient, for all t (negative: to none). Threads divide the columns, so that every
+// element is summed in the order of the tokens.
 template <class S, class IndexOf>
 void scatter_rows(View<const S> dy, const Into<S>& table, const IndexOf& index) {
   if (!table.wanted()) return;

@@ -44,7 +44,7 @@ struct MadeProducts {
     gemm(Trans::no, Trans::no, S(1), dy, theta[k], dx.beta(), dx.d);
     if (dtheta[k].wanted()) gemm(Trans::yes, Trans::no, S(1), dy, x, dtheta[k].beta(), dtheta[k].d);
   }
-  void nothing(Index k) const { clear(dtheta[k]); }  // no token came
+  void nothing(Index k) const { clear(dtheta[k]); }  // no token chose the expert
 };
 
 struct Experts {

@@ -1,7 +1,7 @@
 // The moment doors of experts.
 //
-// One feed-forward is known from the ops it is made of. What is left is who meets whom: M_ts = E sum_e g_te g_se. Gates are
-// drawn as a model draws them, logits from their kernel and the router's own rule on top, until what they yield is sure enough.
+// The moments of one feed-forward are those of the ops it is made of. What is left is which tokens share experts: M_ts = E sum_e g_te g_se.
+// Gates are sampled as a model makes them, logits from their kernel and the router's rule on top, until M and R are sure enough.
 #include <array>
 #include <cmath>
 
@@ -28,7 +28,7 @@ Law mean_law(const Experts& op, std::span<const Law> theta, Index part) {
   return mean;
 }
 
-// One gated feed-forward, as if every token went through it.
+// The moments of one gated feed-forward that every token goes through.
 class FeedForward {
  public:
   FeedForward(const Experts& op, const Batch& batch, const DownWire& x, std::span<const Law> theta)
@@ -140,8 +140,8 @@ struct MeanGram {
   }
 };
 
-// What the gradients of gates make of the logits': dr_t = sum_j J_tj dg_tj over the chosen, so that gradients of gates which
-// are independent from expert to expert give E<dr_t, dr_s> = sum of <J_tj, J_sl> over the experts that both chose, times E dg_t dg_s.
+// From gradients of gates to gradients of logits: dr_t = sum_j J_tj dg_tj over the chosen. Gradients of different experts' gates are
+// independent, so E<dr_t, dr_s> is the sum of <J_tj, J_sl> over the experts that both tokens chose, times E dg_t dg_s.
 Tensor<float> router_gram(const Routing& routing, const Gates::Draw& d) {
   const Index tokens = d.logits.rows(), k = routing.chosen;
   Tensor<float> J(tokens * k, routing.experts), out(tokens, tokens);
@@ -176,7 +176,7 @@ Tensor<float> product_of(const Kernel& K, const Kernel& G) {
   return out;
 }
 
-// sum_ts g_te g_se W_ts for each expert: as much as its tokens have of a weight's gradient. 0 where nobody came.
+// sum_ts g_te g_se W_ts for each expert: its tokens' part of a weight's squared gradient. 0 for an expert that no token chose.
 std::vector<double> each_expert(const Tensor<float>& W, const Tensor<float>& gates) {
   const Tensor<float> Wg = product(Trans::no, Trans::no, W, gates);
   std::vector<double> sum(static_cast<std::size_t>(gates.cols()), 0.0);

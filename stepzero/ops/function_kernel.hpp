@@ -33,7 +33,7 @@ std::vector<double> hermite_row(const F& f, double std) {
   return c;
 }
 
-// A function that is more than its type has one number, by which what is kept of it is told apart.
+// The parameter of a function that has one. What is cached of functions is found by type and this number.
 template <class F>
 double number_of(const F& f) {
   if constexpr (requires { f.number; }) {
@@ -44,7 +44,7 @@ double number_of(const F& f) {
   }
 }
 
-// Draws of a model ask for much the same again and again: what belongs to standard deviations exp(i / 50) is kept.
+// Draws of kernels ask for nearly the same tables again and again: those of standard deviations exp(i / 50) are cached.
 inline constexpr double grid_steps = 50;
 template <class F, class Make>
 const auto& on_grid(const F& f, int i, const Make& make) {
@@ -54,7 +54,7 @@ const auto& on_grid(const F& f, int i, const Make& make) {
   return at->second;
 }
 
-// The coefficients at each token's standard deviation, by cubics through the grid's.
+// The coefficients at each token's standard deviation, by cubic interpolation between those of the grid.
 template <class F>
 Matrix hermite_table_by_grid(const Kernel& K, const F& f) {
   Matrix c(K.tokens(), hermite_cut + 2);
@@ -144,8 +144,8 @@ class Correlation {
   std::vector<double> inverse_;
 };
 
-// How far the cosine of two tokens is from its mean in one draw, before the channels of x are drawn. A kernel that bends is not
-// that of the mean cosine; its mean over rho - blur and rho + blur is right to the second order.
+// The standard deviation over draws of the cosine of two tokens, before the channels of x are drawn. A kernel is a curved function of
+// the cosine: its mean over draws is, to second order, the mean of its values at rho - blur and rho + blur.
 struct Blur {
   double noise = 0, swing = 0;
   Blur() = default;
@@ -166,7 +166,7 @@ inline Kernel function_kernel(const Kernel& K, const Blur& blur, const Matrix& c
   }
   double most = 0;
   for (Index i = 0; i < c.size(); ++i) most = std::max(most, std::abs(c.data()[i]));
-  Index top = c.cols();  // powers above add nothing: a smooth function, and its coefficients enter as squares
+  Index top = c.cols();  // higher powers are negligible: the function is smooth, and coefficients enter as squares
   const auto nothing = [&](Index k) {
     return std::ranges::all_of(std::span(by_power.view().row(k), static_cast<std::size_t>(tokens)),
                                [&](double c_k) { return std::abs(c_k) <= 1e-6 * most; });
@@ -249,7 +249,7 @@ inline Kernel closed_kernel(const Kernel& K, const Blur& blur, ClosedForm kernel
   });
 }
 
-// A function of the list and its slope, as types.
+// A function of kernels/phi.hpp and its slope, as types.
 template <class Phi>
 struct ValueOf {
   double operator()(double x) const { return Phi::value(x); }
@@ -259,8 +259,8 @@ struct SlopeOf {
   double operator()(double x) const { return Phi::slope(x); }
 };
 
-// Functions whose kernels have a closed form: E f(u) f(v), and E f(u) by the variance. Or which are near one, with the same kink: then
-// only the difference is left to the series.
+// Functions whose kernels have a closed form: `kernel` is E f(u) f(v), `mean` is E f(u) by the variance. Or that have the same kink as
+// such a function, `Near`: the series then makes up the difference only.
 template <class F>
 struct ClosedFunction {};
 template <>
@@ -302,7 +302,7 @@ struct ClosedFunction<SlopeOf<Relu6>> {
 // E f(u_t) f(u_s) for all pairs of a Gaussian channel of kernel K, and E f(u_t).
 struct FunctionMoments {
   Kernel K;
-  std::vector<double> mean;  // empty: nobody asks (slopes of closed form)
+  std::vector<double> mean;  // empty for slopes with a closed form, where it is not needed
 };
 template <class F>
 FunctionMoments function_moments(const F& f, const Kernel& K, const Blur& blur, const Draws& draws) {
@@ -338,17 +338,17 @@ Pulled pull_function(const PullDoor& p, const F& slope, const Blur& blur) {
   return {{UpWire(Kernel::from(E.tokens(), [&](Index t, Index s) { return p.dy.G(t, s) * E(t, s); }))}, {}};
 }
 
-// Left on the way down by a function of the list: the Gaussian channels that it was applied to, for a maximum over what it yields.
+// Noted on the way down by an elementwise function, for a max pooling behind it: the Gaussian channels that it was applied to.
 struct BeforeFunction {
   Kernel K;
   double (*value)(double);
   double (*slope)(double);
 };
-// Left on the way up by that maximum: the gradient's kernel at those channels.
+// Noted on the way up by that pooling: the gradient's kernel at those channels.
 struct BeforeMaximum {
   Kernel G;
 };
-// Left on the way up by a function: the gradient before it is multiplied by the slope, and that slope, for a batch norm that knows x.
+// Noted on the way up by a function, for a batch norm before it: the gradient before it is multiplied by the slope, and that slope.
 struct BehindFunction {
   Kernel G;
   double (*slope)(double);

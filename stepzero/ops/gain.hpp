@@ -43,7 +43,7 @@ struct Gain {
       for (Index t = 0; t < p.dy.rows; ++t) sum += row_sum<S>(width, [&](Index i) { return p.dy(t, i) * p.x[0](t, i); });  // (3)
       return store(p.dtheta[0], 0, 0, sum);
     }
-    // columns are cut over the threads, so that each element is summed in the order of tokens
+    // threads divide the columns, so that each element is summed in the order of tokens
     parallel_ranges(width, 128, [&](Index i0, Index i1) {
       for (Index i = i0; i < i1; ++i) {
         S sum = S(0);

@@ -1,5 +1,5 @@
 #pragma once
-// What is done to the heads that an attention samples, and to what it adds up over them.
+// Small steps on the heads that an attention samples, and on sums over them.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -12,8 +12,8 @@
 
 namespace stepzero {
 
-// A rotation leaves each token's size: what drawn gradients say of it is noise. x with every token as much larger as `sizes` are
-// than those drawn.
+// x with every token scaled by its size in `sizes` over that in `drawn`: a rotation leaves sizes as they are, so a drawn size only adds
+// noise to the known one.
 inline Kernel with_sizes(const Kernel& x, const Kernel& drawn, const Kernel& sizes) {
   std::vector<double> a;
   for (Index t = 0; t < drawn.tokens(); ++t) a.push_back(drawn(t, t) > 0 && sizes(t, t) > 0 ? std::sqrt(sizes(t, t) / drawn(t, t)) : 0);
@@ -29,8 +29,8 @@ inline Tensor<float> turned(const Tensor<float>& x, const Rotary& rotary, const 
   return out;
 }
 
-// What queries are drawn from where it is not the kernel of v. Keys and values of latent attention come through a narrow wire, and
-// neither the queries nor the keys' tails know its noise.
+// What queries are drawn from where it is not the kernel of v. Keys and values of latent attention come through a narrow wire, whose
+// noise is neither in the queries nor in the keys' tails.
 inline DownWire stem_of(const DownWire& q, const HeadNote& keys) {
   const auto& tail = keys.tail;
   DownWire m;
@@ -57,7 +57,7 @@ inline Tensor<float> whole(const Tensor<float>& weights, const Batch& batch) {
   return out;
 }
 
-// What tells the tokens of a sequence apart: their squares less what they share.
+// The contrast: the squares of tokens less that of the mean token of their sequence, summed.
 inline double spread(const Kernel& K, const Batch& batch) {
   double sum = K.trace();
   for (Index t = 0; t < K.tokens(); ++t) {

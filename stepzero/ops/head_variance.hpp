@@ -1,5 +1,5 @@
 #pragma once
-// How the kernel of one head differs from that of another, pair by pair.
+// How much the Gram matrices of single heads vary, for every pair of tokens.
 #include <algorithm>
 #include <cmath>
 
@@ -27,8 +27,8 @@ class Pairs {
     }
   }
 
-  // The relative variance over heads of a token's square, mean over tokens, and the part of it that products with other tokens know
-  // nothing of. K: the sum over the heads; share: one over their number; level: that variance of the mean square of all tokens.
+  // The relative variance over heads of a token's square, mean over tokens; and the part of it that is independent of the products with
+  // other tokens (lone). K: the sum over the heads; share: one over their number; level: that variance of the mean square of all tokens.
   struct Sizes {
     double varies = 0, lone = 0;
   };
@@ -73,7 +73,7 @@ class Pairs {
   Matrix square_, crossed_, sizes_;  // sums over the heads of K_ts^2, K_ts K_tt, K_tt K_ss
 };
 
-// What heads have in common: the mean of their weights.
+// The mean over heads of the attention weights: what they have in common.
 class MeanWeights {
  public:
   // One head's, (T, L): of each token over its own sequence.
@@ -86,8 +86,8 @@ class MeanWeights {
     ++count_;
   }
 
-  // How alike what two heads make of one draw of the values is: entries of A E A' and B E B', for E like a sample covariance of
-  // kernel V, go together as the squares of the tokens' mean mix do to those of a single head's, K.
+  // The correlation of what two heads A and B make of the deviation E of values that they share, A E A' and B E B', where E is that of a
+  // sample covariance of kernel V: the squared size of tokens under the mean weights, over that under a single head's, which is K.
   [[nodiscard]] double overlap(const Kernel& V, const Kernel& K) const {
     const Index length = sum_.cols();
     double alike = 0, whole = 0;

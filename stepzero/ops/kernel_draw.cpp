@@ -53,7 +53,7 @@ KernelDraw::KernelDraw(const DownWire& x, double noise, Index length, std::uint6
     mean_root_ = kernels::root(x.K, 1);
     return;
   }
-  // Putting tokens back to their sizes makes their cosines smaller by rho (1 - rho^2) / 2 channels: they are drawn as much larger.
+  // Putting tokens back to their sizes makes cosines smaller by rho (1 - rho^2) / (2 channels): they are drawn larger by as much.
   const Correlation cosine(x.K);
   const Kernel K = Kernel::from(x.K.tokens(), [&](Index t, Index s) {
     const double rho = cosine(t, s);
@@ -81,7 +81,7 @@ Tensor<float> KernelDraw::sample(Index i, Trans turned, const Tensor<float>& mea
   const Index rank = turned == Trans::yes ? mean.rows() : mean.cols();
   const double n = static_cast<double>(rank);
   const bool jitters = jitters_ && turned == Trans::yes;
-  if ((channels_ == 0 || channels_ > 100 * n) && !jitters) {  // sharp
+  if ((channels_ == 0 || channels_ > 100 * n) && !jitters) {  // no noise to speak of
     Tensor<float> out(x_.K.tokens(), rank);
     for (Index t = 0; t < out.rows(); ++t) {
       for (Index s = 0; s < rank; ++s) out(t, s) = turned == Trans::yes ? mean(s, t) : mean(t, s);
@@ -93,7 +93,7 @@ Tensor<float> KernelDraw::sample(Index i, Trans turned, const Tensor<float>& mea
   Tensor<float> b = opposite_normals(place_, "kernel", i, rank, columns);
   if (!thin) to_bartlett(b, channels_);
   for (Index t = 0; !thin && jitters && t < rank; ++t) {
-    // the root is triangular: row t tells how token t lies to the earlier ones
+    // the root is triangular: row t has the products of token t with the earlier ones
     const Index first = t / length_ * length_;
     const double earlier = static_cast<double>(t - first), own = 1 - static_cast<double>(t) / channels_;  // of the row's square
     const double jitter = std::min(x_.f.jitter_at(t), 0.9 * own / std::max(earlier, 1.0));
@@ -107,7 +107,7 @@ Tensor<float> KernelDraw::sample(Index i, Trans turned, const Tensor<float>& mea
   return out;
 }
 
-// A sample covariance varies on its diagonal by 2 / channels. Tokens that come from a norm vary by token_drift alone: 0.
+// The diagonal of a sample covariance varies by 2 / channels. That of a wire varies by token_drift, which is 0 behind a norm.
 void KernelDraw::fix_sizes(Tensor<float>& root, double fixed) const {
   for (Index t = 0; fixed > 0 && t < root.rows(); ++t) {
     float* row = root.view().row(t);
@@ -117,7 +117,7 @@ void KernelDraw::fix_sizes(Tensor<float>& root, double fixed) const {
   }
 }
 
-// What the tokens of a sequence differ by is larger or smaller as a whole.
+// The contrast of each sequence varies as a whole.
 void KernelDraw::swing(Tensor<float>& root, Index i) const {
   if (x_.f.swing <= 1e-3) return;
   const double z = static_cast<double>(opposite_normals(place_, "swing", i, 1, 1)(0, 0));

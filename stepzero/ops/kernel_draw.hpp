@@ -1,6 +1,5 @@
 #pragma once
-// Kernels as single draws of a model show them: they differ from the mean kernel, like a sample covariance of as many
-// channels as the wire's noise stands for.
+// Draws of a wire's Gram matrix around its mean kernel: sample covariances of 1/noise channels.
 #include <cstdint>
 #include <vector>
 
@@ -13,7 +12,7 @@ namespace stepzero {
 // Numbers of N(0, 1) from the stream of a node, which its place in the graph names.
 Tensor<float> node_normals(std::uint64_t place, const char* name, Index draw, Index rows, Index columns);
 
-// The same for draws that come two by two: those of 2 i + 1 are those of 2 i with opposite signs.
+// The same for draws in opposite pairs: the numbers of draw 2 i + 1 are those of 2 i with opposite signs.
 Tensor<float> opposite_normals(std::uint64_t place, const char* name, Index draw, Index rows, Index columns);
 
 Tensor<float> product(Trans ta, Trans tb, const Tensor<float>& a, const Tensor<float>& b);
@@ -26,10 +25,10 @@ class KernelDraw {
   // `noise`: the part of x.f.noise inherited from the wire's input, hence common to all its readers.
   KernelDraw(const DownWire& x, double noise, Index length, std::uint64_t place);
 
-  // F, (T, rank), with F F' the kernel of draw i.
+  // F, (T, rank), with F F' the Gram matrix of draw i.
   [[nodiscard]] Tensor<float> root(Index i) const;
-  // The same for a wire behind a product with a matrix and a norm, before which the draw had the root `stem`: `noise` is then what
-  // they add.
+  // The same for a wire behind a matrix and a norm, where `stem` is the root that the draw has before them: `noise` is then what these
+  // two add.
   [[nodiscard]] Tensor<float> root(Index i, const Tensor<float>& stem) const;
 
  private:
@@ -39,9 +38,9 @@ class KernelDraw {
 
   const DownWire& x_;
   Tensor<float> mean_root_;
-  double channels_;  // 0: as many as it takes
+  double channels_;  // 0: no noise
   bool jitters_ = false;
-  double fixed_ = 0;  // 1: tokens do not vary in size; 0: like a sample covariance's
+  double fixed_ = 0;  // 1: sizes of tokens do not vary; 0: as in a sample covariance
   Index length_;
   std::uint64_t place_;
 };

@@ -11,10 +11,11 @@ namespace {
 
 using Square = Tensor<float>;
 
-// What the draws say: E y y', and by slots (place, tap) how often two win together, also times the slopes of the function before.
+// Means over draws: E y y'; for every two slots (place, tap), how often both are the largest of their windows (wins), and the same
+// weighted by the slopes of the function in front.
 struct Counts {
   Kernel K;
-  Kernel wins, slopes;  // slopes: empty where no function came before
+  Kernel wins, slopes;  // slopes: empty where there is no function in front
   std::vector<double> mean;
   double sampling = 0;
 };

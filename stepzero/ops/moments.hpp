@@ -28,14 +28,14 @@ const char* to_string(Grade grade);
 struct Moment {
   Kernel K;
   std::vector<double> mean = {};  // E x_t in any one channel; empty: 0
-  std::vector<double> own = {};   // how much of the token's own embedding is in x_t; empty: none. At logits: the mean one of the own id
+  std::vector<double> own = {};   // how much of the token's own embedding is in x_t; empty: none. Of logits: the mean logit of the own id
   Index width = 0;                // channels; the walk fills it in
 
   [[nodiscard]] double mean_at(Index t) const { return mean.empty() ? 0 : mean[static_cast<std::size_t>(t)]; }
   [[nodiscard]] double own_at(Index t) const { return own.empty() ? 0 : own[static_cast<std::size_t>(t)]; }
 };
 
-// What a head makes the gradient of its input know of that input. Products keep it, norms absorb it.
+// How the gradient behind a head is correlated with the head's input. Products with a matrix keep it, norms absorb it.
 struct TiedHead {
   std::vector<double> radial;  // E<d_t, x_t>: what the gradient has along the token itself
   Matrix shared;               // (t, s): E<d_t, x_s> from the embeddings that x shares with a tied head; of no size: none
@@ -60,9 +60,9 @@ struct DownWire : Moment {
 
   // variance over draws of the logarithm of the mean square
   [[nodiscard]] double level() const { return f.drift + (width > 0 ? f.sampling * K.sameness() / static_cast<double>(width) : 0); }
-  // the noise of what the channels are drawn from: a mean over the channels feels no other
+  // noise without the sampling of the wire's own channels, which a mean over them averages out
   [[nodiscard]] double shared_noise() const { return width > 0 ? std::max(0.0, f.noise - 1 / static_cast<double>(width)) : 0; }
-  // ... and all that a pair of tokens feels
+  // the same for a single pair of tokens, which jitter adds to
   [[nodiscard]] double pair_noise() const { return shared_noise() + f.mean_jitter(); }
   // variance of a token's mean square by the draw of the wire's own channels
   [[nodiscard]] double own_sampling() const { return width > 0 ? f.sampling / static_cast<double>(width) : 0; }

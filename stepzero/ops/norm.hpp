@@ -100,7 +100,7 @@ struct Norm {
     return up;
   }
 
-  // A head that was put on a sphere: for an attention that samples heads.
+  // Heads are put on a sphere: for an attention that samples them.
   [[nodiscard]] std::any note(const PushDoor& p) const {
     if (groups == 1) return {};
     HeadNote heads = head_note(*p.x[0]);
@@ -121,13 +121,13 @@ struct Norm {
   [[nodiscard]] Law bias_law(std::span<const Law> theta) const { return bias ? theta[first_bias()] : Law{}; }
 
  private:
-  // G~: of what is left of the gradients across their own tokens, d_t - a_t y_t: the norm absorbs the rest
+  // G~: the kernel of d_t - a_t y_t, the gradients without their parts along their own tokens, which the norm absorbs
   [[nodiscard]] Kernel across(const PullDoor& p) const {
     if (!p.dy.tied) return p.dy.G;
     const TiedHead& head = *p.dy.tied;
     const Kernel& K = p.y.K;
     const double n = static_cast<double>(channels());
-    std::vector<double> a, caused;  // a_t, and what of it the products with the head caused
+    std::vector<double> a, caused;  // a_t, and its part from `radial` alone
     for (Index t = 0; t < K.tokens(); ++t) {
       const double size = K(t, t) > 0 ? 1 / (n * K(t, t)) : 0;
       caused.push_back(head.radial[t] * size);
@@ -219,7 +219,7 @@ struct Norm {
     }
   }
 
-  // Columns are cut over the threads, so that each element is summed in the order of tokens and groups.
+  // Threads divide the columns, so that each element is summed in the order of tokens and groups.
   // `set` is the group whose own gain or bias it is, where each has one.
   template <class S, class Term>
   void sum_columns(const Up<S>& p, const Into<S>& into, Index set, const Term& term) const {

@@ -1,7 +1,7 @@
 #pragma once
 // The contract of an op: the first file to read.
 //
-// An op is a plain struct. It knows one piece of mathematics and nothing else in the program does. It opens doors:
+// An op is a plain struct that holds one piece of mathematics, which nothing else in the program has. It has four doors:
 //
 //                  values (tensors)                 moments (Gram kernels)
 //     down     forward(x)    -> y               push(K)      -> K_y
@@ -12,10 +12,10 @@
 //
 //     <dy, J v> = <backward(dy), v>       for random dy, and random v over the inputs and the parameters
 //
-// What others ask of an op, it answers itself: channel_law, and where the default does not fit
+// What others ask about an op, it answers itself: channel_law, and where the default does not fit
 //     remake       Remake: what memory keeps of the kernel on the way down (if_long)
 //     draw_cost    operations of one draw of its kernel, beyond those of a wire
-//     samples      the moment doors draw heads, and want effort
+//     samples      its moment doors draw heads, and need effort
 //     note         what it tells the ops beside it on the way down (DownWire::note)
 //     summary      numbers for the report from what forward keeps
 //     row_wise     a row of the output is made of that row of the input, and is cheap
@@ -73,12 +73,12 @@ struct Up {
   Index first = 0;
 };
 
-// The law of one channel of an op's output, as draws of kernels (theory/predict_drawn.hpp) need it.
+// The law of one channel of an op's output, for draws of kernels (theory/predict_drawn.hpp).
 struct ChannelLaw {
   bool gaussian = false;    // Gaussian given the input: the kernel is the law of the channels
-  bool as_input = false;    // ... if the input's is
-  bool wants_law = false;   // the rule wants the law of its input's channels, not their Gram matrix
-  bool of_its_own = false;  // neither: a Gram matrix is made of it at once
+  bool as_input = false;    // Gaussian if the input's channels are
+  bool wants_law = false;   // push reads the law of the input's channels, not the Gram matrix that one draw has
+  bool of_its_own = false;  // not Gaussian: the Gram matrix is drawn at once
 };
 
 // Whether the kernel of the output is made again on the way up, where memory cannot hold all.
@@ -108,7 +108,7 @@ concept Op = requires(const T& op, const Down<float>& df, const Down<double>& dd
   { op.push(push) } -> std::convertible_to<DownWire>;
   { op.pull(pull) } -> std::same_as<Pulled>;
   { T::grade } -> std::convertible_to<Grade>;                       // of push and pull
-  { op.channel_law() } -> std::same_as<std::optional<ChannelLaw>>;  // absent: kernels of single draws cannot pass
+  { op.channel_law() } -> std::same_as<std::optional<ChannelLaw>>;  // absent: models with this op have no draws of kernels
 };
 
 // Rows of an op's output: those of its first input, unless it moves over images and leaves some places of each.

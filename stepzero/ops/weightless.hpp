@@ -31,8 +31,8 @@
 
 namespace stepzero {
 
-// A stand-in has the value doors of the op it stands for. Both are also given the row space of its first input; the door up
-// returns the squared norms of the gradients that nobody stores, of its first parameters.
+// A stand-in has the value doors of the op it stands for. Both also get the row space of its first input; the door up returns the
+// squared norms of the gradients of its first parameters, which are not stored.
 template <class T>
 concept StandIn =
     requires(const T& op, const Down<float>& df, const Down<double>& dd, const Up<float>& uf, const Up<double>& ud, const RowSpace& space) {

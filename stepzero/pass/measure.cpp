@@ -17,14 +17,14 @@ namespace stepzero {
 
 namespace {
 
-// Wires that a streamed pass keeps rather than make again: about what a large tensor and its gradient take.
+// Bytes of wires that a streamed pass keeps instead of making them again: about those of a large tensor and its gradient.
 constexpr double wires_kept = 1.5e9;
 
 double gigabytes(double bytes) { return bytes * 1e-9; }
 
 double memory_for(const MeasureOptions& options) { return options.memory > 0 ? options.memory : static_cast<double>(available_memory()); }
 
-// Streamed where that was asked for, or where all the weights do not fit; fails where that does not fit either.
+// Streamed if asked for, or if all weights do not fit into memory. An error if a streamed pass does not fit either.
 Expected<PassOptions> choose(const Graph& graph, const Architecture& a, const Batch& batch, const MeasureOptions& options,
                              const Weightless* stand_ins) {
   PassOptions how{.checkpoint = options.weightless, .head_rows = measured_head_rows, .norms = !options.weightless, .weightless = stand_ins};
@@ -107,7 +107,7 @@ std::string pack(const Signal& signal) {
   return bytes;
 }
 
-// The first of the signals in `bytes`, which goes on to the next.
+// Reads one signal from the front of `bytes`, and removes it there.
 Signal unpack(Signal signal, std::string_view& bytes) {
   for_each_value(signal, [&](Value& value, Average, const auto&, const char*) {
     Cell cell{};
@@ -193,8 +193,8 @@ class Measurement {
     return {};
   }
 
-  // Draws side by side while they leave half of the memory free: then no thread waits for another. Else, and where memory was to
-  // be saved, one after the other, with all threads inside.
+  // Draws run side by side, a thread each, while they leave half of the memory free: no thread then waits for another. Else, and where
+  // memory was to be saved, one after the other, each on all threads.
   [[nodiscard]] Index draws_at_once() const {
     const double fit = 0.5 * memory_for(options_) / Pass<float>::memory_needed(graph_, batch_, how_);
     if (how_.stream || fit < 2) return 1;

@@ -82,7 +82,7 @@ void Pass<S>::stream(WeightSource<S> source) {
   std::ranges::fill(weights_, View<S>());
 }
 
-// Of a node that uses the tensors of the one before (the thirds of a fused projection) nothing is made anew.
+// Makes the weights of a node, unless the node before used the same tensors (the thirds of a fused projection).
 template <class S>
 void Pass<S>::hold_weights(const Node& node) {
   const auto held = [&](const ParamUse& use) { return !weights_[static_cast<std::size_t>(use.param)].empty(); };
@@ -222,7 +222,7 @@ const CentredRows& Pass<S>::centred_rows_of(int wire) {
   return centred_;
 }
 
-// The gradient of a matrix of which the norm is enough.
+// For a matrix whose gradient's norm is enough: adds its squares, and makes the explicit rows.
 template <class S>
 void Pass<S>::add_squares(const Node& node, View<const S> x, View<const S> dy) {
   const ParamUse& use = node.params[0];

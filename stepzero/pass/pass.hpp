@@ -58,7 +58,7 @@ struct GradientPlan {
   [[nodiscard]] Index rows_made(const Param& param) const { return whole ? param.rows() : std::ssize(rows); }
 };
 
-// Buffers that come back: memory is touched for the first time once, not in every pass.
+// A pool of buffers: fresh memory is touched once, not in every pass.
 template <class S>
 class Pool {
  public:

@@ -1,5 +1,5 @@
-// The end of a pass, some rows at a time: logits and loss down, and since the loss is last and its gradient 1, at once up. What
-// stays is the gradient of the head's input, and that of its weights, to which every piece adds.
+// The end of a pass, some rows at a time: logits and loss down and at once up, since the loss is last and its gradient is 1. Only the
+// gradients of the head's input and of its weights stay; every piece adds to them.
 #include <utility>
 
 #include "stepzero/pass/pass.hpp"

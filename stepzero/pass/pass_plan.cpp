@@ -20,7 +20,7 @@ Index HeadPlan::most() const {
 
 namespace {
 
-// The first of the last nodes that each read the one before them alone, row by row, from a matrix on; `count` where there is none.
+// The first node of the head: a matrix, behind which each node reads only the one before it, row by row. `count`: there is no head.
 std::size_t find_head(const Graph& graph) {
   const std::size_t count = graph.nodes.size();
   for (std::size_t i = count; i-- > 1;) {
@@ -140,8 +140,8 @@ Index rows_made(const PassOptions& options, const Graph& graph, std::size_t para
 
 namespace {
 
-// Parameters all of whose uses are blocks of matrices that are cheaper to know the norm of, each used once, and tables of tokens
-// that one whole such matrix may share.
+// Parameters whose gradient is not made, because its norm is cheaper: all their uses are blocks of matrices, each block used once. A
+// table of tokens may be one such matrix as well (a tied head), if it is used whole.
 std::vector<bool> find_norms(const Graph& graph, const std::vector<Index>& rows, const HeadPlan& head) {
   const std::size_t count = graph.params.size();
   std::vector<bool> cheaper(count, false), other(count, false), table(count, false);
@@ -192,7 +192,7 @@ bool is_stand_in(const PassOptions& options, std::size_t node) {
 
 namespace {
 
-// Numbers of the gradients that are held at a time: a tensor that is used again further up keeps its own until there.
+// The most numbers of parameter gradients that are held at a time: a gradient is held from the last use of its tensor up to the first.
 double largest_gradients(const Graph& graph, const std::vector<GradientPlan>& plan) {
   std::vector<std::size_t> last_use(graph.params.size(), 0), first_use(graph.params.size(), graph.nodes.size());
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {

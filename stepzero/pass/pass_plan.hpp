@@ -10,7 +10,7 @@ namespace stepzero {
 // Numbers a token that a node keeps for its own way up.
 Index kept_by(const AnyOp& op);
 
-// The head: the last matrix and what follows it, rows of which know nothing of each other. By the shape alone. One piece is none.
+// The head: the last matrix and what follows it, all row by row. The shape alone says where it is cut; one piece means no cut.
 HeadPlan plan_head(const Graph& graph, const Batch& batch, const PassOptions& options);
 std::vector<Index> rows_held(const Graph& graph, const Batch& batch, const HeadPlan& head);
 

@@ -29,19 +29,25 @@ void check_entropy(const Signal& s, const Stack& stack, Findings& out) {
   if (seen == 0) return;
   const AttentionSignal& worst = *stack.layers[where].attention;
   if (out.want(lowest < 0.3)) {
-    out.push_back({"entropy-collapse", lowest < 0.1 ? Severity::error : Severity::warning, worst.name,
+    out.push_back({"entropy-collapse",
+                   lowest < 0.1 ? Severity::error : Severity::warning,
+                   worst.name,
                    fmt::format("entropy {:.3g} of {:.3g} that uniform attention has, scores have variance {:.3g}; below 0.3 of it a query "
                                "sees one or two tokens and its softmax passes little gradient",
                                best(worst.entropy), uniform_entropy(s, stack, where), best(worst.score_variance)),
-                   "", {"entropy", best(worst.entropy), log_of(0.3) - log_of(lowest)}});
+                   "",
+                   {"entropy", best(worst.entropy), log_of(0.3) - log_of(lowest)}});
   }
   if (out.want(2 * uniform > seen)) {
-    out.push_back({"attention-uniform", Severity::note, worst.name,
+    out.push_back({"attention-uniform",
+                   Severity::note,
+                   worst.name,
                    fmt::format("entropy is above 0.995 of a uniform attention's in {} of {} layers, scores have variance {:.2g}; queries "
                                "and keys matter little until they have grown",
                                uniform, seen, best(worst.score_variance)),
                    "often meant so",
-                   {"layers of uniform attention", static_cast<double>(uniform), log_of(2 * static_cast<double>(uniform) / static_cast<double>(seen))}});
+                   {"layers of uniform attention", static_cast<double>(uniform),
+                    log_of(2 * static_cast<double>(uniform) / static_cast<double>(seen))}});
   }
 }
 
@@ -55,11 +61,14 @@ void check_scores(const Signal& s, const Stack& stack, Findings& out) {
   }
   if (worst == nullptr || !out.want(best(worst->score_variance) > 4)) return;
   const double variance = best(worst->score_variance);
-  out.push_back({"score-variance", variance > 100 ? Severity::error : Severity::warning, worst->name,
+  out.push_back({"score-variance",
+                 variance > 100 ? Severity::error : Severity::warning,
+                 worst->name,
                  fmt::format("scores have variance {:.3g} where 1 is meant; above 4 weights of one query differ by e^{:.2g} and more, and "
                              "attention begins to pick single tokens at random",
                              variance, std::sqrt(variance)),
-                 "", {"score variance", variance, log_of(variance / 4)}});
+                 "",
+                 {"score variance", variance, log_of(variance / 4)}});
 }
 
 // Queries and values read the same tokens, so their gradients can be held against each other.
@@ -79,11 +88,14 @@ void check_query_gradients(const Signal& s, const Stack& stack, Findings& out) {
   }
   if (seen == 0 || !out.want(2 * few > seen)) return;
   out.push_back(
-      {"qk-gradient-vanishes", lowest < 1e-4 ? Severity::warning : Severity::note, stack.block(where) + ".attn.q",
+      {"qk-gradient-vanishes",
+       lowest < 1e-4 ? Severity::warning : Severity::note,
+       stack.block(where) + ".attn.q",
        fmt::format("the gradient of queries is less than 0.01 of that of values in {} of {} layers, {:.2g} in the worst; where to "
                    "look is then learned a hundred times slower than what to say",
                    few, seen, lowest),
-       "", {"gradient of queries over that of values", lowest, log_of(0.01) - log_of(lowest)}});
+       "",
+       {"gradient of queries over that of values", lowest, log_of(0.01) - log_of(lowest)}});
 }
 
 }  // namespace stepzero

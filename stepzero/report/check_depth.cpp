@@ -29,20 +29,25 @@ void check_signal_growth(const Signal& s, const Stack& stack, Findings& out) {
   const double from = stream_square(stack, middle), to = stream_square(stack, last), ratio = to / from;
   const double rate = std::log(ratio) / static_cast<double>(last - middle);
   if (out.want(ratio > 4)) {
-    out.push_back({"signal-explodes", ratio > 1e3 ? Severity::error : Severity::warning, stack.stream(last),
+    out.push_back({"signal-explodes",
+                   ratio > 1e3 ? Severity::error : Severity::warning,
+                   stack.stream(last),
                    fmt::format("E[x^2] grows from {:.3g} at {} to {:.3g}, {:.3g} times or e^{:.2g} a layer; over the second half of the "
                                "layers independent branches double it at most, 4 times is the limit",
                                from, stack.stream(middle), to, ratio, rate),
-                   "", {second_half, ratio, std::log(ratio / 4)}});
+                   "",
+                   {second_half, ratio, std::log(ratio / 4)}});
   }
   if (out.want(ratio < 0.25)) {
-    out.push_back(
-        {"signal-vanishes", ratio < 1e-3 ? Severity::error : Severity::warning, stack.stream(last),
-         fmt::format("E[x^2] falls from {:.3g} at {} to {:.3g}, e^{:.2g} a layer; {} what it has, "
-                     "a quarter over the second half of the layers is the limit",
-                     from, stack.stream(middle), to, rate,
-                     no_stream(s.architecture) ? "a layer of gain 1 keeps" : "a residual stream keeps"),
-         "", {second_half, ratio, std::log(0.25 / ratio)}});
+    out.push_back({"signal-vanishes",
+                   ratio < 1e-3 ? Severity::error : Severity::warning,
+                   stack.stream(last),
+                   fmt::format("E[x^2] falls from {:.3g} at {} to {:.3g}, e^{:.2g} a layer; {} what it has, "
+                               "a quarter over the second half of the layers is the limit",
+                               from, stack.stream(middle), to, rate,
+                               no_stream(s.architecture) ? "a layer of gain 1 keeps" : "a residual stream keeps"),
+                   "",
+                   {second_half, ratio, std::log(0.25 / ratio)}});
   }
 }
 
@@ -57,18 +62,24 @@ void check_gradient_growth(const Stack& stack, Findings& out) {
   const double rate = std::log(ratio) / static_cast<double>(last - 1);
   if (out.want(ratio > limit || half > 4)) {
     out.push_back(
-        {"gradient-explodes", ratio > 1e4 ? Severity::error : Severity::warning, stack.stream(1),
+        {"gradient-explodes",
+         ratio > 1e4 ? Severity::error : Severity::warning,
+         stack.stream(1),
          fmt::format("the gradient's norm is {:.3g} at {} and {:.3g} at {}: {:.3g} times, e^{:.2g} a layer, and {:.3g} times over "
                      "the second half; normed branches give less than the number of layers, and less than 4 over a half",
                      bottom, stack.stream(1), top, stack.stream(last), ratio, rate, half),
-         "", {gradients, ratio, std::log(std::max(ratio / limit, half / 4))}});
+         "",
+         {gradients, ratio, std::log(std::max(ratio / limit, half / 4))}});
   }
   if (out.want(ratio < 0.1)) {
-    out.push_back({"gradient-vanishes", ratio < 1e-4 ? Severity::error : Severity::warning, stack.stream(1),
+    out.push_back({"gradient-vanishes",
+                   ratio < 1e-4 ? Severity::error : Severity::warning,
+                   stack.stream(1),
                    fmt::format("the gradient's norm falls from {:.3g} at {} to {:.3g} at {}, e^{:.2g} a layer; below a tenth the first "
                                "layers learn far slower than the last",
                                top, stack.stream(last), bottom, stack.stream(1), rate),
-                   "", {gradients, ratio, std::log(0.1 / ratio)}});
+                   "",
+                   {gradients, ratio, std::log(0.1 / ratio)}});
   }
 }
 
@@ -79,11 +90,14 @@ void check_rank(const Stack& stack, Findings& out) {
   if (!out.want(cosine > 0.95 && cosine - first > 0.05)) return;
   std::size_t at = 0;
   while (at < last && !(best(stack.layers[at].stream->forward.token_cosine) > 0.95)) ++at;
-  out.push_back({"rank-collapse", cosine > 0.99 ? Severity::error : Severity::warning, stack.stream(last),
+  out.push_back({"rank-collapse",
+                 cosine > 0.99 ? Severity::error : Severity::warning,
+                 stack.stream(last),
                  fmt::format("the mean cosine between tokens rises from {:.2g} to {:.4g} and passes 0.95 at {}; beyond it less than 5 % of "
                              "a token's size tells it from the others",
                              first, cosine, stack.stream(at)),
-                 "", {"mean cosine between tokens at the end", cosine, std::log(0.05 / std::max(1 - cosine, 1e-12))}});
+                 "",
+                 {"mean cosine between tokens at the end", cosine, std::log(0.05 / std::max(1 - cosine, 1e-12))}});
 }
 
 void check_branches(const Signal& s, const Stack& stack, Findings& out) {
@@ -97,7 +111,9 @@ void check_branches(const Signal& s, const Stack& stack, Findings& out) {
     if (l > 0 && share > most_inside) most_inside = share, where_inside = l;
   }
   if (out.want(most < 1e-5)) {
-    out.push_back({"branches-negligible", most == 0 ? Severity::note : Severity::warning, stack.block(where),
+    out.push_back({"branches-negligible",
+                   most == 0 ? Severity::note : Severity::warning,
+                   stack.block(where),
                    most == 0 ? std::string("every block adds exactly 0: the scheme starts from the identity")
                              : fmt::format("the block that adds most adds {:.2g} of the stream's square; below 1e-5, 0.3 % of its size, "
                                            "the model starts as if it had no layers",
@@ -107,17 +123,23 @@ void check_branches(const Signal& s, const Stack& stack, Findings& out) {
   }
   if (const double first = added_share(s, stack, 0); out.want(first > 100)) {
     const double kick = stream_gradient(stack, 0) / stream_gradient(stack, 1);
-    out.push_back({"embedding-drowned", Severity::note, stack.stream(0),
+    out.push_back({"embedding-drowned",
+                   Severity::note,
+                   stack.stream(0),
                    fmt::format("the first block adds {:.3g} times the embeddings' square ({:.2g}), and their gradient is {:.2g} times that "
                                "of the next layer; beyond 100 times a token's identity is less than a tenth of its size",
                                first, stream_square(stack, 0), kick),
-                   "", {"what the first block adds, of the embeddings' square", first, std::log(first / 100)}});
+                   "",
+                   {"what the first block adds, of the embeddings' square", first, std::log(first / 100)}});
   }
   if (out.want(most_inside > 10)) {
-    out.push_back({"branch-dominant", Severity::warning, stack.block(where_inside),
+    out.push_back({"branch-dominant",
+                   Severity::warning,
+                   stack.block(where_inside),
                    fmt::format("the block adds {:.3g} times the square of the stream it reads; beyond 10 times what came before is noise",
                                most_inside),
-                   "", {"most that a later block adds, of the stream's square", most_inside, std::log(std::max(most_inside, 1e-300) / 10)}});
+                   "",
+                   {"most that a later block adds, of the stream's square", most_inside, std::log(std::max(most_inside, 1e-300) / 10)}});
   }
 }
 

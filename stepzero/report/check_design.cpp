@@ -65,11 +65,14 @@ void check_gated_scaling(const Signal& s, Findings& out) {
   const double up = std_of(s, Role::ffn_in), gate = std_of(s, Role::ffn_gate), down = std_of(s, Role::ffn_out);
   if (!(up < 0.7 * gate)) return;
   out.push_back(
-      {"depth-scale-misplaced", Severity::warning, "model",
+      {"depth-scale-misplaced",
+       Severity::warning,
+       "model",
        fmt::format("up projections have std {:.3g}, gates {:.3g}, down projections {:.3g}: {}", up, gate, down,
                    down < 0.7 * gate ? "up and down are both divided by depth, so that what the feed-forward adds is divided twice"
                                      : "the division by depth is on the matrix that reads the stream, not on the one that writes it"),
-       "divide the down projection (w2) and the attention's output only; gate and up (w1, w3) keep the full std", {}});
+       "divide the down projection (w2) and the attention's output only; gate and up (w1, w3) keep the full std",
+       {}});
 }
 
 void check_scheme(const Signal& s, Findings& out) {

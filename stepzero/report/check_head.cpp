@@ -35,7 +35,8 @@ void check_loss(const Signal& s, Findings& out) {
                  fmt::format("{:.4g} instead of ln {} = {:.4g}: {}; 0.5 is a logit variance of 1, beyond which the first steps only "
                              "shrink the head",
                              best(s.loss), s.architecture.vocab, uniform, why),
-                 "", {"loss", best(s.loss), std::log(std::max(std::abs(excess), 1e-300) / 0.5)}});
+                 "",
+                 {"loss", best(s.loss), std::log(std::max(std::abs(excess), 1e-300) / 0.5)}});
 }
 
 void check_embedding_and_head(const Signal& s, Findings& out) {
@@ -44,10 +45,13 @@ void check_embedding_and_head(const Signal& s, Findings& out) {
   if (s.architecture.tied) {
     const double variance = best(s.nodes.back().forward.second_moment);
     if (!out.want(variance > 16)) return;
-    out.push_back({"embedding-head-balance", Severity::warning, table->name,
+    out.push_back({"embedding-head-balance",
+                   Severity::warning,
+                   table->name,
                    fmt::format("one table of std {:.3g} is both: as a head it gives logits of std {:.3g}, 1 is meant and 4 the limit",
                                best(table->std), std::sqrt(variance)),
-                   "", {"std of logits", std::sqrt(variance), std::log(variance / 16) / 2}});
+                   "",
+                   {"std of logits", std::sqrt(variance), std::log(variance / 16) / 2}});
     return;
   }
   const ParameterSignal* head = find_role(s, Role::head);
@@ -56,11 +60,14 @@ void check_embedding_and_head(const Signal& s, Findings& out) {
   if (!out.want(ratio > 30 || ratio < 1.0 / 30)) return;
   const bool more = ratio > 1;
   out.push_back(
-      {"embedding-head-balance", ratio > 300 || ratio < 1.0 / 300 ? Severity::warning : Severity::note, more ? table->name : head->name,
+      {"embedding-head-balance",
+       ratio > 300 || ratio < 1.0 / 300 ? Severity::warning : Severity::note,
+       more ? table->name : head->name,
        fmt::format("the gradient of the token table is {:.3g}, that of the head {:.3g}: {:.3g} times; beyond 30 times one learning "
                    "rate does not fit both",
                    best(table->gradient_norm), best(head->gradient_norm), more ? ratio : 1 / ratio),
-       "", {"gradient of the token table over that of the head", ratio, std::abs(std::log(ratio)) - std::log(30)}});
+       "",
+       {"gradient of the token table over that of the head", ratio, std::abs(std::log(ratio)) - std::log(30)}});
 }
 
 void check_one_tensor(const Signal& s, Findings& out) {
@@ -74,11 +81,14 @@ void check_one_tensor(const Signal& s, Findings& out) {
   const double share = best(largest->gradient_norm) * best(largest->gradient_norm) / total;
   if (!out.want(share > 0.5)) return;
   out.push_back(
-      {"gradient-dominated", Severity::warning, largest->name,
+      {"gradient-dominated",
+       Severity::warning,
+       largest->name,
        fmt::format("its gradient, {:.3g}, is {:.0f} % of the square of the whole, {:.3g}; above half, clipping by the global norm "
                    "is clipping by this tensor",
                    best(largest->gradient_norm), 100 * share, std::sqrt(total)),
-       "clip or scale this tensor by itself", {"its share of the squared gradient", share, std::log(share / 0.5)}});
+       "clip or scale this tensor by itself",
+       {"its share of the squared gradient", share, std::log(share / 0.5)}});
 }
 
 }  // namespace stepzero

@@ -52,13 +52,18 @@ void check_half_precision(const Signal& s, Findings& out) {
     if (smallest == nullptr || gradient(n) < gradient(*smallest)) smallest = &n;
   }
   if (largest != nullptr) {
-    out.push_back({"fp16-overflow", Severity::warning, largest->name,
+    out.push_back({"fp16-overflow",
+                   Severity::warning,
+                   largest->name,
                    fmt::format("numbers of size {:.3g}, six times that in the tails: float16 ends at 65504", size_of(*largest)),
-                   "bfloat16", {"largest size", size_of(*largest), std::log(size_of(*largest) * outlier / fp16_largest)}});
+                   "bfloat16",
+                   {"largest size", size_of(*largest), std::log(size_of(*largest) * outlier / fp16_largest)}});
   }
   if (smallest != nullptr) {
     const double scale = std::exp2(std::ceil(std::log2(fp16_smallest_normal / gradient(*smallest))));
-    out.push_back({"fp16-underflow", Severity::note, smallest->name,
+    out.push_back({"fp16-underflow",
+                   Severity::note,
+                   smallest->name,
                    fmt::format("gradients of size {:.2g} at {} nodes, for this batch: float16 knows nothing below {:.2g}",
                                gradient(*smallest), flushed, fp16_smallest),
                    fmt::format("a loss scale of at least {:.0f} in float16; bfloat16 needs none", scale),
@@ -79,11 +84,14 @@ void check_quarter_precision(const Signal& s, Findings& out) {
     if (worst == nullptr || beyond(n) > beyond(*worst)) worst = &n;
   }
   if (worst == nullptr) return;
-  out.push_back({"fp8-range", Severity::note, worst->name,
+  out.push_back({"fp8-range",
+                 Severity::note,
+                 worst->name,
                  fmt::format("numbers of size {:.3g}; {} of {} nodes lie outside what fp8 E4M3 holds unscaled, {:.2g} to 448 with six "
                              "deviations of room",
                              size_of(*worst), outside, s.nodes.size(), e4m3_smallest),
-                 "a scale for each tensor where these nodes are stored in fp8", {"size", size_of(*worst), std::log(beyond(*worst))}});
+                 "a scale for each tensor where these nodes are stored in fp8",
+                 {"size", size_of(*worst), std::log(beyond(*worst))}});
 }
 
 void check_rounding(const Signal& s, const Stack& stack, Findings& out) {
@@ -96,11 +104,14 @@ void check_rounding(const Signal& s, const Stack& stack, Findings& out) {
     if (ratio < least) least = ratio, where = l;
   }
   if (lost == 0) return;
-  out.push_back({"bf16-rounding", Severity::note, stack.block(where),
+  out.push_back({"bf16-rounding",
+                 Severity::note,
+                 stack.block(where),
                  fmt::format("the block adds {:.2g} of the stream's size, and so do {} of {} blocks: below 2^-9 = {:.2g} a bfloat16 sum "
                              "rounds it away",
                              least, lost, stack.depth(), bf16_half_ulp),
-                 "keep the residual stream in float32", {"least that a block adds, of the stream's size", least, std::log(bf16_half_ulp / least)}});
+                 "keep the residual stream in float32",
+                 {"least that a block adds, of the stream's size", least, std::log(bf16_half_ulp / least)}});
 }
 
 }  // namespace stepzero

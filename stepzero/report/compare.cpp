@@ -19,16 +19,18 @@ std::string compare_text(const Signal& s, const Look& look, bool full) {
   const auto wrong = std::ranges::count_if(rows, &Comparison::wrong);
   std::string out = header_text(s, look);
   const std::string agree = look.unicode ? "✓ theory and measurement agree" : "ok theory and measurement agree";
-  const std::string lines = wrap(wrong == 0 ? fmt::format("{}: none of {} numbers is off by more than 5 standard errors and 10 %", agree, rows.size())
-                                            : fmt::format("! {} of {} numbers are off by more than 5 standard errors and 10 %", wrong, rows.size()),
-                                 look.width, 0, 2);
+  const std::string lines =
+      wrap(wrong == 0 ? fmt::format("{}: none of {} numbers is off by more than 5 standard errors and 10 %", agree, rows.size())
+                      : fmt::format("! {} of {} numbers are off by more than 5 standard errors and 10 %", wrong, rows.size()),
+           look.width, 0, 2);
   out += wrong == 0 && columns(agree) < look.width ? look.paint(Look::Ink::good, agree) + lines.substr(agree.size())
          : wrong == 0                              ? lines
                                                    : look.mark(Severity::warning) + lines.substr(1);
   out += findings_text(s.findings, look, full);
   const bool below = look.width < 70;  // numbers on a line of their own
   const std::size_t room = below ? look.width : look.width - narrow;
-  out += left("largest differences", below ? 0 : room) + (below ? "\n" : "") + fmt::format("{:>11}{:>11}{:>9}{:>7}\n", "predicted", "measured", "error", "z");
+  out += left("largest differences", below ? 0 : room) + (below ? "\n" : "") +
+         fmt::format("{:>11}{:>11}{:>9}{:>7}\n", "predicted", "measured", "error", "z");
   const std::size_t shown = full ? rows.size() : std::min<std::size_t>(8, rows.size());
   for (const Comparison& r : rows | std::views::take(shown)) {
     out += left(fit(look, look.name(r.where) + " " + r.what, room), below ? 0 : room) + (below ? "\n" : "") +

@@ -9,7 +9,6 @@
 #include "stepzero/report/depth.hpp"
 #include "stepzero/report/diagnosis.hpp"
 #include "stepzero/report/remedies.hpp"
-#include "stepzero/report/terminal_style.hpp"
 #include "stepzero/report/terminal.hpp"
 #include "stepzero/report/terminal_style.hpp"
 
@@ -103,7 +102,8 @@ std::string to_csv(const Signal& s) {
 
 std::string markdown_code(std::string_view untrusted) {
   std::string text;
-  for (const char c : show(untrusted)) text += c == '<' ? "\\u{3C}" : c == '>' ? "\\u{3E}" : c == '|' ? "\\u{7C}" : std::string(1, c);  // no tag, no cell
+  for (const char c : show(untrusted))
+    text += c == '<' ? "\\u{3C}" : c == '>' ? "\\u{3E}" : c == '|' ? "\\u{7C}" : std::string(1, c);  // no tag, no cell
   std::size_t run = 0, longest = 0;
   for (const char c : text) run = c == '`' ? run + 1 : 0, longest = std::max(longest, run);
   const std::string fence(longest + 1, '`'), room = longest > 0 ? " " : "";
@@ -113,9 +113,11 @@ std::string markdown_code(std::string_view untrusted) {
 namespace {
 
 std::string finding_item(const Finding& f) {
-  std::string out = fmt::format("* **{}** {} at {}: {}.", to_string(f.severity), markdown_text(f.id), markdown_code(f.where), markdown_text(f.evidence));
+  std::string out =
+      fmt::format("* **{}** {} at {}: {}.", to_string(f.severity), markdown_text(f.id), markdown_code(f.where), markdown_text(f.evidence));
   for (const Remedy& r : f.remedies)
-    out += fmt::format("\n  * {}: {}", markdown_code(r.command), markdown_text(effect(f, r).substr(std::min(effect(f, r).size(), r.change.flags().size() + 2))));
+    out += fmt::format("\n  * {}: {}", markdown_code(r.command),
+                       markdown_text(effect(f, r).substr(std::min(effect(f, r).size(), r.change.flags().size() + 2))));
   if (f.remedies.empty() && !f.remedy.empty()) out += fmt::format(" *{}*", markdown_text(f.remedy));
   return out + "\n";
 }

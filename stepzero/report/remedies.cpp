@@ -16,7 +16,7 @@ namespace stepzero {
 
 namespace {
 
-constexpr double little = 0.1;        // a number that is worse by less than this, as a logarithm, is not worse
+constexpr double little = 0.1;         // a number that is worse by less than this, as a logarithm, is not worse
 constexpr std::size_t most_shown = 2;  // remedies of one finding
 constexpr std::size_t most_sure = 4;   // candidates of one finding that are predicted in full
 

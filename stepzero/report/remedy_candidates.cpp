@@ -34,7 +34,9 @@ double branches(const Architecture& a) { return 2 * static_cast<double>(a.layers
 
 // What keeps sizes whatever is wrong with them: schemes that were made for these norms.
 void add_steady(const Architecture& a, Changes& list) {
-  if (!a.stages.empty()) return add(list, scheme("he"), scheme("he-fan-out"), set("norm=batchnorm"), scheme("xavier-normal"), scheme("lecun"), scheme("torch-default"));
+  if (!a.stages.empty())
+    return add(list, scheme("he"), scheme("he-fan-out"), set("norm=batchnorm"), scheme("xavier-normal"), scheme("lecun"),
+               scheme("torch-default"));
   if (a.norm == NormKind::none) return add(list, scheme("t-fixup"), scheme("fixup"), scheme("rezero"), set("norm=layernorm"));
   if (post(a)) return add(list, scheme("deepnet"), scheme("admin"), set("norm_placement=pre"), Change{"megatron", {"norm_placement=pre"}});
   add(list, scheme("megatron"), scheme("hf"), scheme("llama-depth"), scheme("olmo-mitchell"), scheme("small-init+wang"));
@@ -69,10 +71,12 @@ void add_smaller_logits(const Signal& s, Changes& list) {
   const double excess = std::abs(best(s.loss) - std::log(static_cast<double>(a.vocab)));
   const double half = s.nodes.empty() ? 0 : best(s.nodes.back().forward.variance) / 2, raised = std::max(excess - half, 0.0);
   const double wanted = 0.4;
-  const double scale = half > 0 ? (std::sqrt(raised * raised + 4 * half * wanted) - raised) / (2 * half) : wanted / std::max(raised, wanted);
+  const double scale =
+      half > 0 ? (std::sqrt(raised * raised + 4 * half * wanted) - raised) / (2 * half) : wanted / std::max(raised, wanted);
   if (!(scale > 0) || !std::isfinite(scale)) return;
   add(list, set("logit_scale", a.logit_scale * std::min(scale, 0.9)), set("logit_scale", a.logit_scale * std::min(scale, 0.9) / 4));
-  if (a.tied) add(list, set("tied=false"), Change{"", {"tied=false", fmt::format("logit_scale={:.3g}", a.logit_scale * std::min(scale, 0.9))}});
+  if (a.tied)
+    add(list, set("tied=false"), Change{"", {"tied=false", fmt::format("logit_scale={:.3g}", a.logit_scale * std::min(scale, 0.9))}});
 }
 
 // The scale of embeddings whose square is a hundredth of what the first block adds, and more.
@@ -129,7 +133,8 @@ void add_for_depth(const Signal& s, const Finding& f, Changes& list) {
   const bool faint = f.id == "branches-negligible" || f.id == "bf16-rounding";
   if (faint && f.reading.value > 0) {
     const double share = f.id == "bf16-rounding" ? f.reading.value * f.reading.value : f.reading.value;
-    add(list, set("residual_scale", a.residual_scale * std::sqrt(1e-4 / share)), set("residual_scale", a.residual_scale * std::sqrt(1e-3 / share)));
+    add(list, set("residual_scale", a.residual_scale * std::sqrt(1e-4 / share)),
+        set("residual_scale", a.residual_scale * std::sqrt(1e-3 / share)));
   }
 }
 

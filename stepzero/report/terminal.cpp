@@ -27,7 +27,7 @@ std::string with_error(const Value& v, const Look& look) {
 
 // A column of the layer table: a number and a bar for every layer. The bar of sizes goes by their logarithm.
 struct Column {
-  std::string title, brief;  // brief: where there is no room for bars
+  std::string title, brief;    // brief: where there is no room for bars
   std::vector<double> values;  // NaN: none
   bool logarithmic = false;
   double full = 1;  // a whole bar, where not logarithmic
@@ -105,7 +105,8 @@ std::string largest_gradients(const Signal& s, const Look& look) {
   for (std::size_t i = 0; i < std::min<std::size_t>(3, largest.size()); ++i) {
     const ParameterSignal& p = largest[i];
     out += fmt::format("{} {} {:>3.0f} %  {}\n", left(i == 0 ? "largest" : "", 14), left(value_text(p.gradient_norm), 9),
-                       total != 0 ? 100 * best(p.gradient_norm) * best(p.gradient_norm) / total : 0, fit(look, look.name(p.name), std::max<std::size_t>(look.width, 40) - 32));
+                       total != 0 ? 100 * best(p.gradient_norm) * best(p.gradient_norm) / total : 0,
+                       fit(look, look.name(p.name), std::max<std::size_t>(look.width, 40) - 32));
   }
   return out;
 }
@@ -168,9 +169,8 @@ std::vector<std::size_t> choose_rows(std::size_t n, std::size_t rows) {
 
 std::string header_text(const Signal& s, const Look& look) {
   const Architecture& a = s.architecture;
-  std::string out =
-      fmt::format("  {} parameters, {} layers, width {}{}", with_commas(s.parameter_count), a.layers, a.width,
-                  a.stages.empty() ? fmt::format(", {} heads", a.heads) : "");
+  std::string out = fmt::format("  {} parameters, {} layers, width {}{}", with_commas(s.parameter_count), a.layers, a.width,
+                                a.stages.empty() ? fmt::format(", {} heads", a.heads) : "");
   const bool fits = columns(look.name(a.name)) + out.size() <= look.width;
   out = look.paint(Ink::bold, look.name(a.name)) + (fits ? out + "\n" : "\n" + wrap(out, look.width, 2));
   const std::string drawn = fmt::format("{} from seed {}", s.seeds == 1 ? "1 draw" : fmt::format("{} draws", s.seeds), s.seed);
@@ -199,7 +199,8 @@ namespace {
 // What was tried and worked, as commands to paste; else what is to be said.
 std::string remedy_text(const Finding& f, const Look& look) {
   const std::size_t hanging = 2 + (look.unicode ? 0 : 1);
-  if (f.remedies.empty()) return f.remedy.empty() ? "" : wrap(fmt::format("{} {}", look.arrow(), look.text(f.remedy)), look.width, 4, hanging);
+  if (f.remedies.empty())
+    return f.remedy.empty() ? "" : wrap(fmt::format("{} {}", look.arrow(), look.text(f.remedy)), look.width, 4, hanging);
   std::string out;
   for (const Remedy& r : f.remedies) {
     out += wrap(fmt::format("{} {}", look.arrow(), look.text(effect(f, r))), look.width, 4, hanging);
@@ -224,7 +225,8 @@ std::string findings_text(std::span<const Finding> findings, const Look& look, b
       out += "  " + look.mark(f.severity) + look.paint(Ink::dim, lines.substr(3));
       continue;
     }
-    out += fmt::format("  {} {} at {}\n", look.mark(f.severity), title, fit(look, look.name(f.where), std::max(look.width, f.id.size() + 20) - f.id.size() - 10));
+    out += fmt::format("  {} {} at {}\n", look.mark(f.severity), title,
+                       fit(look, look.name(f.where), std::max(look.width, f.id.size() + 20) - f.id.size() - 10));
     out += wrap(look.text(f.evidence), look.width, 4);
     out += remedy_text(f, look);
   }

@@ -40,8 +40,10 @@ Distribution orthogonal(const Architecture& a, const Param& p) {
 }
 
 constexpr std::array fan_table = std::to_array<Scheme>({
-    {"xavier-normal", "N(0, 2/(fan_in + fan_out)); query, key and value one by one", "Glorot and Bengio 2010", xavier_normal, nullptr, true},
-    {"xavier-uniform", "U(+-sqrt(6/(fan_in + fan_out))); query, key and value one by one", "Glorot and Bengio 2010", xavier_uniform, nullptr, true},
+    {"xavier-normal", "N(0, 2/(fan_in + fan_out)); query, key and value one by one", "Glorot and Bengio 2010", xavier_normal, nullptr,
+     true},
+    {"xavier-uniform", "U(+-sqrt(6/(fan_in + fan_out))); query, key and value one by one", "Glorot and Bengio 2010", xavier_uniform,
+     nullptr, true},
     {"he", "N(0, 2/fan_in)", "He et al. 2015", he},
     {"he-fan-out", "N(0, 2/fan_out), which keeps gradients where he keeps activations; fan_out counts a convolution's taps",
      "He et al. 2015; torchvision's ResNet, kaiming_normal_(mode='fan_out')", he_fan_out},

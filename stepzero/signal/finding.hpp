@@ -28,9 +28,9 @@ struct Change {
 // A change that the program has made: the finding went, and nothing as bad came.
 struct Remedy {
   Change change;
-  std::string command;                      // the whole of it, to paste
-  double before = 0, after = 0;             // of the reading; not numbers where there is none
-  std::vector<std::string> brings;          // findings less severe than the one that went
+  std::string command;              // the whole of it, to paste
+  double before = 0, after = 0;     // of the reading; not numbers where there is none
+  std::vector<std::string> brings;  // findings less severe than the one that went
 };
 
 struct Finding {
@@ -40,8 +40,8 @@ struct Finding {
   std::string evidence;  // the number, the threshold and why that threshold
   std::string remedy;    // what to do, in words
   Reading reading = {};
-  std::vector<Remedy> remedies = {};     // find_remedies() fills them in
-  std::vector<std::string> tried = {};   // flags that were tried in vain
+  std::vector<Remedy> remedies = {};    // find_remedies() fills them in
+  std::vector<std::string> tried = {};  // flags that were tried in vain
 };
 
 constexpr const char* to_string(Severity s) {

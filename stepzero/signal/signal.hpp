@@ -78,7 +78,7 @@ struct Signal {
   bool weightless = false;  // sampled without making the weights
   std::optional<Extension> extension;
   Index sequences_from = 0;  // so many sequences stand for all of the batch; 0: all of them
-  Index kernel_draws = 0;  // that predicted gradients lean on; 0: rules alone
+  Index kernel_draws = 0;    // that predicted gradients lean on; 0: rules alone
   Value loss, gradient_norm;
   Growth growth;
   std::vector<NodeSignal> nodes;

@@ -100,8 +100,8 @@ void MomentWalk::push(std::size_t i) {
   if (options_.without != nullptr) options_.without->hold(moments_[i].f, none);
 }
 
-// Memory holds the streams and what attentions mixed; everything else is made again on the way up. Of one draw nothing is made twice:
-// who sees a wire may have drawn its kernel.
+// Kept in memory: the streams and the outputs of attention. Everything else is made again on the way up. In a draw of kernels all is
+// kept, since `see` may have replaced a wire's kernel by a drawn one.
 bool MomentWalk::kept(std::size_t i) const {
   if (options_.order == Order::draws) return true;
   const Node& node = graph_.nodes[i];
@@ -168,7 +168,7 @@ void MomentWalk::pull(std::size_t i) {
   for (const DownWire* m : x) level += m->level();
   for (std::size_t k = 0; k < node.params.size(); ++k) {
     const auto param = static_cast<std::size_t>(node.params[k].param);
-    const double squares = std::max(pulled.dtheta[k], 0.0);  // a gradient that is 0 (the bias of k) is so up to rounding
+    const double squares = std::max(pulled.dtheta[k], 0.0);  // a gradient of 0 (the bias of k) is 0 up to rounding
     squares_[param] += squares;
     deviations_[param] += squares * std::sqrt(level + (pulled.levels.empty() ? 0 : pulled.levels[k]));
   }

@@ -11,11 +11,11 @@
 
 namespace stepzero {
 
-// How much of a finite width the moments know.
+// Which terms of finite width the moments have.
 enum class Order : std::uint8_t {
-  limit,         // infinite width
-  fluctuations,  // and how single draws differ, to first order in 1/width
-  draws,         // and draws of the kernels themselves, where gradients feel them
+  limit,         // none: infinite width
+  fluctuations,  // how single draws differ, to first order in 1/width
+  draws,         // draws of the kernels as well, where gradients depend on them
 };
 
 // A field of a Fluctuation or a Response, to see what it is worth: what `hold` makes of it is what no draw differs by.
@@ -28,7 +28,7 @@ std::span<const FluctuationField> fluctuation_fields();
 class MomentWalk {
  public:
   struct Options {
-    Order order = Order::fluctuations;  // draws: the kernels are those of the one draw that `effort` names
+    Order order = Order::fluctuations;  // draws: kernels of one draw, the one that `effort` names
     bool keep_all = true;               // else streams and what mixes tokens stay in memory, everything else is made again on the way up
     std::function<Draws(std::size_t node, bool down)> effort = {};  // for rules that draw
     std::function<bool()> stop = {};                                // asked at every node; true ends the walk

@@ -79,7 +79,8 @@ class Recorder {
         }))
       return std::move(signal_);
     parameters();
-    if (options_.order == Order::draws && options_.effort >= 1) signal_.kernel_draws = refine_by_draws(graph_, batch_, laws_, signal_, options_.stop);
+    if (options_.order == Order::draws && options_.effort >= 1)
+      signal_.kernel_draws = refine_by_draws(graph_, batch_, laws_, signal_, options_.stop);
     fill_growth(signal_, &Value::predicted);
     return std::move(signal_);
   }
@@ -87,13 +88,13 @@ class Recorder {
  private:
   [[nodiscard]] double effort() const {
     const double tokens = static_cast<double>(batch_.tokens());
-    // a second or so on two cores, more for many tokens, and for few, whose heads tell more of one draw from another
+    // about a second on two cores; more for many tokens, and for few, where heads differ more from draw to draw
     return options_.effort * 6e10 * std::clamp(tokens * tokens / (128 * 128), 1.0, 4.0) * std::clamp(128 / tokens, 1.0, 2.5);
   }
   [[nodiscard]] Draws draws(std::size_t node) const {
     return {node, effort() / static_cast<double>(std::max<std::size_t>(1, signal_.attention.size()))};
   }
-  // On the way down half of the effort goes by 1, 1/2, 1/3, ...: what the first heads are off by all layers behind them see.
+  // On the way down half of the effort goes by 1, 1/2, 1/3, ...: the error of the first sampled heads is in all layers behind them.
   [[nodiscard]] Draws draws_down(std::size_t node) const {
     Draws out = draws(node);
     if (!samples(graph_.nodes[node].op)) return out;
@@ -107,7 +108,7 @@ class Recorder {
     return out;
   }
 
-  // Laws know mean and variance only: orthogonal matrices differ by what falls with the width, others by more.
+  // A Law is mean and variance. For orthogonal matrices the error of that falls with the width, for other structures it does not.
   [[nodiscard]] std::string grade_of(const Node& node) const {
     using S = Distribution::Structure;
     const std::string grade = to_string(std::visit([](const auto& op) { return op.grade; }, node.op));
@@ -186,7 +187,7 @@ class Recorder {
     if (total > 0) signal_.gradient_norm.spread = deviation / (2 * std::sqrt(total));
   }
 
-  // A change of one number of the last stream, alike for all of them, followed up.
+  // How a change of each stream arrives at the last one: the gradient of a random direction there, followed up.
   void jacobians() {
     std::size_t end = 0;
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -211,7 +212,7 @@ class Recorder {
   struct {
     Kernel G;
     double cosine = 0;
-  } seen_;  // matrices and residuals hand one kernel on, up to its scale
+  } seen_;  // many wires share one kernel up to a factor: its cosine is computed once
 };
 
 }  // namespace
@@ -233,7 +234,7 @@ const char* to_string(Grade grade) {
 Expected<void> check_kernels(const Graph& graph, const Architecture& a, const Batch& batch) {
   const std::vector<Index> rows = graph.rows(batch);
   const double tokens = static_cast<double>(batch.tokens());
-  double numbers = 60 * tokens * tokens;  // at work in one block
+  double numbers = 60 * tokens * tokens;  // in use at once within a block
   bool images = false;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const double square = static_cast<double>(rows[i]) * static_cast<double>(rows[i]);

@@ -11,9 +11,9 @@ namespace stepzero {
 struct PredictOptions {
   // draws: gradients from draws of the kernels where single draws differ much (predict_drawn.hpp)
   Order order = Order::draws;
-  double effort = 1;            // share of the usual sampling: less is faster and noisier, and leaves out the draws
-  bool every_sequence = false;  // of a batch, where predict_any lets few stand for many (predict_batch.hpp)
-  bool jacobians = false;           // also: how a change of each layer's stream arrives at the last one. Costs a second way up
+  double effort = 1;                          // share of the usual sampling: less is faster and noisier, and leaves out the draws
+  bool every_sequence = false;                // of a batch, where predict_any lets few stand for many (predict_batch.hpp)
+  bool jacobians = false;                     // also: how a change of each layer's stream arrives at the last one. Costs a second way up
   const FluctuationField* without = nullptr;  // a field of the fluctuations that is held: for the table of docs/accuracy.md
   Index longest = 0;                // tokens of a sequence whose kernels predict_any makes as they are; 0: 512, 256 where heads turn
   std::function<bool()> stop = {};  // asked at every node; true ends the prediction, whose numbers are then to be thrown away

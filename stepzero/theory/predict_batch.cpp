@@ -151,7 +151,8 @@ void scale(Value& v, double by) {
 }  // namespace
 
 bool stands_for_many(const Batch& batch) {
-  return batch.pixels.empty() && batch.encoder_ids.empty() && std::cmp_greater_equal(batch.sequences, stretches) && batch.tokens() > 256 && batch.length >= 16;
+  return batch.pixels.empty() && batch.encoder_ids.empty() && std::cmp_greater_equal(batch.sequences, stretches) && batch.tokens() > 256 &&
+         batch.length >= 16;
 }
 
 Expected<Signal> predict_batch(const Batch& batch, const Predicts& predicts) {

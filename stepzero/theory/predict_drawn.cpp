@@ -18,8 +18,8 @@ class Drawer {
  public:
   Drawer(const Graph& graph, const Batch& batch, const Assignment& laws, const std::function<bool()>& stop)
       : graph_(graph), batch_(batch), laws_(laws), stop_(stop), samples_(graph.nodes.size(), false) {
-    std::vector<ChannelLaw> of;  // how each wire's channels are distributed
-    std::vector<bool> law;       // whether its kernel is their law
+    std::vector<ChannelLaw> of;  // the law of each wire's channels
+    std::vector<bool> law;       // whether its kernel is that law
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
       const Node& node = graph.nodes[i];
       const auto own = channel_law_of(node.op);
@@ -29,7 +29,7 @@ class Drawer {
       for (const ParamUse& use : node.params) possible_ = possible_ && !laws.structured(static_cast<std::size_t>(use.param));
       for (const int wire : node.inputs) {
         const auto w = static_cast<std::size_t>(wire);
-        const bool one_law = of[w].of_its_own && !(of[i].of_its_own && node.inputs.size() > 1);  // a product wants its factors' laws
+        const bool one_law = of[w].of_its_own && !(of[i].of_its_own && node.inputs.size() > 1);  // a product reads the laws of its factors
         if (one_law || (law[w] && !of[i].wants_law)) samples_[w] = true;
       }
     }
@@ -37,7 +37,7 @@ class Drawer {
 
   [[nodiscard]] bool possible() const { return possible_; }
 
-  // Operations of one draw, of which a core does some 4e10 a second: fitted. variance: of the logits.
+  // Floating-point operations of one draw, fitted; a core does some 4e10 a second. variance: of the logits.
   [[nodiscard]] double cost(double variance) const {
     const double t = static_cast<double>(batch_.tokens());
     double sum = 0;
@@ -73,7 +73,7 @@ class Drawer {
   std::vector<bool> samples_;  // nodes whose Gram matrix is drawn
 };
 
-// The mean over draws, and what it may be off by: from pairs of opposite draws. Relative to the mean.
+// The mean over draws and its standard error, relative to the mean, from pairs of opposite draws.
 struct Mean {
   Running numbers, pairs;
 
@@ -83,14 +83,14 @@ struct Mean {
     pairs.add((first + second) / 2);
   }
   [[nodiscard]] double error() const { return pairs.error() / pairs.mean; }
-  // What a rule for mean kernels may be off by: it neglects what goes with the square of how far single draws are off.
+  // The error of a rule for mean kernels: of second order in how much single draws vary, which it neglects.
   [[nodiscard]] double neglected() const {
     constexpr double share = 0.2, most = 0.07;  // as seen over the grid of docs/accuracy.md
     return std::min(share * numbers.variance() / (pairs.mean * pairs.mean), most);
   }
   [[nodiscard]] bool told() const { return pairs.mean > 0; }
   [[nodiscard]] bool sure() const { return !told() || error() <= std::max(0.005, neglected() / 8); }
-  // Between the rule's value and the draws' mean, as far as each may be off.
+  // The mean of the rule's value and the draws', each weighted by what it may be off by.
   [[nodiscard]] double meets(double rule) const {
     if (!told()) return rule;
     const double e = error() * error(), r = neglected() * neglected();
@@ -112,7 +112,7 @@ Index refine_by_draws(const Graph& graph, const Batch& batch, const Assignment& 
   const double cost = drawer.cost(signal.nodes.back().forward.second_moment.predicted.value_or(0));
   const Index affords = drawer.possible() ? static_cast<Index>(std::min(effort / cost, static_cast<double>(most))) : 0;
   if (affords < least) return 0;
-  std::vector<Mean> nodes(graph.nodes.size() - 1), params(graph.params.size());  // but for the loss, whose gradient is 1
+  std::vector<Mean> nodes(graph.nodes.size() - 1), params(graph.params.size());  // without the loss, whose gradient is 1
   std::vector<Drawer::Numbers> slots(together);
   Index n = 0;
   while (n + together <= affords && !(n >= least && nearly_all_sure(nodes) && nearly_all_sure(params))) {
@@ -133,7 +133,7 @@ Index refine_by_draws(const Graph& graph, const Batch& batch, const Assignment& 
     to.norm.predicted = std::sqrt(square);
   }
   double total = 0;
-  const double rounding = 1e-6 * *signal.gradient_norm.predicted;  // a gradient that is 0 (the bias of k) stays so
+  const double rounding = 1e-6 * *signal.gradient_norm.predicted;  // a gradient of 0 (the bias of k) stays 0
   for (std::size_t i = 0; i < params.size(); ++i) {
     double& norm = *signal.parameters[i].gradient_norm.predicted;
     if (norm > rounding) norm = std::sqrt(params[i].meets(norm * norm));

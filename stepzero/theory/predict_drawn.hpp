@@ -1,11 +1,11 @@
 #pragma once
 // Gradients from draws of a model's kernels.
 //
-// The rules of predict are for mean kernels, and carry to the first order what single draws differ by. In narrow models of few heads
-// that is not enough for the gradients of queries and keys, which go with the square of what tells tokens apart. There the kernels
-// themselves are drawn, layer by layer, as a model of this width and these heads has them: Gram matrices of products with a fresh
-// matrix are Wishart, branches point anywhere, heads are drawn once. A draw costs nothing that grows with the width. Given it, what
-// comes up is known in the mean. The means over draws replace the rules' as far as they are the surer of the two.
+// The rules of predict are for mean kernels, and carry how single draws differ to first order. In narrow models of few heads that is
+// not enough for the gradients of queries and keys, which go with the square of the contrast between tokens. There the Gram matrices
+// themselves are drawn, layer by layer, as a model of this width and these heads has them: behind a fresh matrix they are Wishart,
+// branches have random directions, heads are drawn once. The cost of a draw does not grow with the width. Given the draw, the usual
+// pulls yield the mean gradients. A prediction is the mean of rule and draws, each weighted by what it may be off by.
 #include <functional>
 
 #include "stepzero/graph/graph.hpp"
@@ -14,8 +14,8 @@
 
 namespace stepzero {
 
-// Moves the predicted gradients of `signal`; the number of draws: 0 where the model has ops or laws that are not drawn so, or where
-// too few draws can be afforded. stop: true ends it, and the signal is to be thrown away.
+// Corrects the predicted gradients of `signal` and returns the number of draws: 0 if the model has ops or laws that cannot be drawn,
+// or if too few draws can be afforded. stop: true ends it, and the signal is to be thrown away.
 Index refine_by_draws(const Graph& graph, const Batch& batch, const Assignment& laws, Signal& signal,
                       const std::function<bool()>& stop = {});
 

@@ -30,7 +30,7 @@ Batch first_tokens(const Batch& batch, Index length) {
   return out;
 }
 
-// Heads that turn are sampled, which is dear: long sequences leave a few heads a layer, and their noise.
+// With rotary positions heads are sampled. That is expensive: at long sequences only few a layer can be afforded, and they are noisy.
 bool turns(const Graph& graph) {
   return std::ranges::any_of(graph.nodes, [](const Node& node) { return turns_heads(node.op); });
 }
@@ -42,16 +42,16 @@ double carry_on(double a, double b, double c, double x) {
   return c + step * (r < 1 ? r * (1 - std::pow(r, x)) / (1 - r) : x);
 }
 
-// Sizes follow powers of the length.
+// Sizes go like powers of the length: their logarithms are carried on.
 bool is_size(std::string_view what) {
   return what.ends_with("moment") || what.ends_with("variance") || what.ends_with("norm") || what.ends_with("squares") ||
          what == "jacobian";
 }
 
-// The loss is a mean over tokens: the square of a token's gradient falls like the square of their number.
+// The power of the length that is known: the loss is a mean over tokens, so the square of a token's gradient falls like 1/length^2.
 double power_of(std::string_view what) { return what == "gradient second moment" ? -2 : 0; }
 
-// A size: the logarithm less what the power alone makes of it.
+// Of a size, its logarithm without the known power.
 std::optional<double> carry_on(std::optional<double> a, std::optional<double> b, std::optional<double> c, double x, bool size,
                                double power = 0) {
   if (!a || !b || !c) return c;
@@ -93,7 +93,7 @@ Signal carry_on(Signal& a, Signal& b, const Signal& c, double x) {
   return out;
 }
 
-// How far one is from the other: sizes relative, the rest as it is.
+// The distance of two signals: relative for sizes, absolute for the rest.
 std::vector<double> misses(Signal& carried, Signal& real) {
   std::vector<double> out;
   const auto x = items_of(carried), y = items_of(real);

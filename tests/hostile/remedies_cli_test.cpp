@@ -94,7 +94,9 @@ class Cell {
         continue;
       }
       const auto was = worst_of(before), is = worst_of(json::parse(after.out)["findings"]);
-      if (is.contains(f["id"])) counts_.wrong.push_back(fmt::format("{}: {} is still there after {}", command, f["id"].get<std::string>(), r["flags"].get<std::string>()));
+      if (is.contains(f["id"]))
+        counts_.wrong.push_back(
+            fmt::format("{}: {} is still there after {}", command, f["id"].get<std::string>(), r["flags"].get<std::string>()));
       for (const auto& [id, severity] : is) {
         const auto it = was.find(id);
         if (severity >= rank(f) && (it == was.end() || it->second < severity))
@@ -109,8 +111,8 @@ class Cell {
 };
 
 void report(const Counts& c, std::FILE* to) {
-  fmt::print(to, "{} models, {} findings, {} remedies, {} of them wrong; {} models refused\n", c.cells, c.findings, c.remedies, c.wrong.size(),
-             c.refused.size());
+  fmt::print(to, "{} models, {} findings, {} remedies, {} of them wrong; {} models refused\n", c.cells, c.findings, c.remedies,
+             c.wrong.size(), c.refused.size());
   for (const auto& [id, n] : c.seen) {
     const auto it = c.without.find(id);
     fmt::print(to, "  {:<24} {:>6}   without a remedy {:>6}\n", id, n, it == c.without.end() ? 0 : it->second);
@@ -190,8 +192,8 @@ std::vector<std::string> all_schemes() {
 
 TEST(Remedies, OfAFewModels) {
   Counts counts;
-  run_grid({"gpt2", "bert-base", "t5-small", "lenet"}, {"hf", "xavier-normal", "timm-vit", "layerscale"},
-           {"--effort", "0.01", "--json"}, counts);
+  run_grid({"gpt2", "bert-base", "t5-small", "lenet"}, {"hf", "xavier-normal", "timm-vit", "layerscale"}, {"--effort", "0.01", "--json"},
+           counts);
   for (const std::string& text : counts.wrong) ADD_FAILURE() << text;
   EXPECT_GT(counts.remedies, 10U);
   report(counts, stdout);

@@ -13,23 +13,25 @@
 namespace stepzero::testing {
 namespace {
 
+using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using nlohmann::json;
 using Words = std::vector<std::string>;
 
 class Users : public ::testing::Test {
  protected:
   [[nodiscard]] Result run(const Words& words, const Output& output = {}) const { return testing::run(words, scratch_, 120, output); }
   [[nodiscard]] Result shell(const std::string& line) const {
-    const std::string command = "cd " + std::filesystem::path(scratch_.path(".")).string() + " && PATH=" +
-                                std::filesystem::path(STEPZERO_PROGRAM).parent_path().string() + ":$PATH && { " + line + "; } > .out 2> .err";
+    const std::string command = "cd " + std::filesystem::path(scratch_.path(".")).string() +
+                                " && PATH=" + std::filesystem::path(STEPZERO_PROGRAM).parent_path().string() + ":$PATH && { " + line +
+                                "; } > .out 2> .err";
     const int status = std::system(command.c_str());
     return {WEXITSTATUS(status), scratch_.get(".out"), scratch_.get(".err")};
   }
   Scratch scratch_;
-  const Words tiny_ = {"predict", "gpt2", "--seq-len", "8", "--set", "layers=2", "--set", "width=32", "--set", "heads=2", "--set", "vocab=50"};
+  const Words tiny_ = {"predict", "gpt2",     "--seq-len", "8",       "--set", "layers=2",
+                       "--set",   "width=32", "--set",     "heads=2", "--set", "vocab=50"};
   [[nodiscard]] Words tiny(const Words& more) const {
     Words out = tiny_;
     out.insert(out.end(), more.begin(), more.end());
@@ -42,19 +44,23 @@ class Users : public ::testing::Test {
   }
 };
 
-constexpr const char* small_llama = R"("model_type": "llama", "hidden_size": 32, "num_attention_heads": 2, "vocab_size": 50, "intermediate_size": 64)";
+constexpr const char* small_llama =
+    R"("model_type": "llama", "hidden_size": 32, "num_attention_heads": 2, "vocab_size": 50, "intermediate_size": 64)";
 
 // ---- reading what was meant
 
 TEST_F(Users, a_key_that_is_not_read_is_said) {
   const std::string start = std::string("{") + small_llama + ", ";
-  EXPECT_THAT(config((start + R"("num_hidden_layer": 2, "num_hidden_layers": 2})").c_str()).err, HasSubstr("not read: \"num_hidden_layer\""));
+  EXPECT_THAT(config((start + R"("num_hidden_layer": 2, "num_hidden_layers": 2})").c_str()).err,
+              HasSubstr("not read: \"num_hidden_layer\""));
   const Result typo = config((start + R"("num_hidden_layer": 2})").c_str());
   EXPECT_THAT(typo.err, HasSubstr("did you mean \"num_hidden_layers\"?"));
   EXPECT_THAT(typo.err, HasSubstr("not given, so the family's own: \"num_hidden_layers\" = 32"));
   for (const char* key : {"qk_norm", "residual_multiplier", "num_local_experts", "auto_map", "quantization_config"})
-    EXPECT_THAT(config((start + "\"num_hidden_layers\": 2, \"" + key + "\": {}}").c_str()).err, HasSubstr(std::string("\"") + key + "\"")) << key;
-  const Result fine = config((start + R"("num_hidden_layers": 2, "torch_dtype": "bfloat16", "architectures": ["LlamaForCausalLM"], "bos_token_id": 1})").c_str());
+    EXPECT_THAT(config((start + "\"num_hidden_layers\": 2, \"" + key + "\": {}}").c_str()).err, HasSubstr(std::string("\"") + key + "\""))
+        << key;
+  const Result fine = config(
+      (start + R"("num_hidden_layers": 2, "torch_dtype": "bfloat16", "architectures": ["LlamaForCausalLM"], "bos_token_id": 1})").c_str());
   EXPECT_EQ(fine.err, "") << "what says nothing about step zero";
   EXPECT_EQ(config((start + R"("num_hidden_layers": 2, "qk_norm": true})").c_str(), {"--quiet"}).err, "");
 }
@@ -117,7 +123,8 @@ TEST_F(Users, standard_output_is_a_dash) {
   const Result markdown = run(tiny({"--markdown", "-"}));
   EXPECT_EQ(markdown.code, 0);
   EXPECT_TRUE(markdown.out.starts_with("## gpt2\n")) << markdown.out;
-  EXPECT_THAT(markdown.out, AllOf(HasSubstr("`stepzero predict gpt2 --seq-len 8 --set layers=2"), HasSubstr(", stepzero "), Not(HasSubstr("✓"))));
+  EXPECT_THAT(markdown.out,
+              AllOf(HasSubstr("`stepzero predict gpt2 --seq-len 8 --set layers=2"), HasSubstr(", stepzero "), Not(HasSubstr("✓"))));
   EXPECT_TRUE(run(tiny({"--csv", "-"})).out.starts_with("table,name,"));
   Words report = tiny({"-o", "-"});
   report[0] = "report";
@@ -141,7 +148,8 @@ TEST_F(Users, compare_gives_z_and_flags_in_json) {
   words[0] = "compare";
   const json rows = json::parse(run(words).out)["comparison"];
   ASSERT_GT(rows.size(), 20U);
-  for (const char* key : {"where", "what", "predicted", "measured", "stderr", "error", "z", "off"}) EXPECT_TRUE(rows[0].contains(key)) << key;
+  for (const char* key : {"where", "what", "predicted", "measured", "stderr", "error", "z", "off"})
+    EXPECT_TRUE(rows[0].contains(key)) << key;
 }
 
 TEST_F(Users, two_draws_do_not_condemn_the_theory) {
@@ -165,7 +173,8 @@ TEST_F(Users, forty_columns_do_not_wrap) {
   ::setenv("COLUMNS", "40", 1);
   ::setenv("LC_ALL", "C.UTF-8", 1);
   for (const char* verb : {"predict", "measure", "compare"}) {
-    Words words = {verb, "gpt2", "--seq-len", "8", "--set", "layers=4", "--set", "width=64", "--set", "heads=4", "--set", "vocab=500", "--scheme", "xavier-normal"};
+    Words words = {verb,       "gpt2",  "--seq-len", "8",     "--set",     "layers=4", "--set",
+                   "width=64", "--set", "heads=4",   "--set", "vocab=500", "--scheme", "xavier-normal"};
     const std::string out = run(words).out;
     for (std::size_t at = 0, end = 0; at < out.size(); at = end + 1) {
       end = std::min(out.find('\n', at), out.size());
@@ -192,7 +201,10 @@ TEST_F(Users, a_failing_claim_shows_the_statements_numbers) {
 }
 
 TEST_F(Users, the_audits_verdict_comes_first_in_predicts_signs) {
-  ASSERT_EQ(run({"init", "gpt2", "--set", "layers=2", "--set", "width=32", "--set", "heads=2", "--set", "vocab=50", "-o", scratch_.path("m")}).code, 0);
+  ASSERT_EQ(
+      run({"init", "gpt2", "--set", "layers=2", "--set", "width=32", "--set", "heads=2", "--set", "vocab=50", "-o", scratch_.path("m")})
+          .code,
+      0);
   const std::string out = run({"audit", scratch_.path("m")}).out;
   EXPECT_LT(out.find("nothing stands out"), out.find("tensor      ")) << out;
 }

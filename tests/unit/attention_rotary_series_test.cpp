@@ -10,8 +10,8 @@
 
 #include "stepzero/kernels/decompose.hpp"
 #include "stepzero/ops/attention.hpp"
-#include "stepzero/ops/rotary.hpp"
 #include "stepzero/ops/heads.hpp"
+#include "stepzero/ops/rotary.hpp"
 
 namespace stepzero {
 namespace {
@@ -128,8 +128,8 @@ class TurnedAttention : public testing::TestWithParam<TurnedCase> {
     const DownWire y = op_.push({batch_, x, {}});
     const Pulled up = op_.pull({batch_, x, {}, y, UpWire(G_)});
     HeadMeans out;
-    const std::array<const Kernel*, 6> from = {&y.K,         &up.dx[2].G, &note_of<TurnedBack>(up.dx[0])->G,
-                                               &up.dx[0].G, &note_of<TurnedBack>(up.dx[1])->G, &up.dx[1].G};
+    const std::array<const Kernel*, 6> from = {
+        &y.K, &up.dx[2].G, &note_of<TurnedBack>(up.dx[0])->G, &up.dx[0].G, &note_of<TurnedBack>(up.dx[1])->G, &up.dx[1].G};
     const auto to = out.all();
     for (std::size_t i = 0; i < to.size(); ++i) {
       for (Index e = 0; e < n * n; ++e) to[i]->data()[e] = (*from[i])(e / n, e % n);
@@ -326,7 +326,7 @@ TEST_P(TurnedAttention, OfSingleDrawsKeepsTheSumOverTokens) {
   turn.heads = 2;
   const std::array<const DownWire*, 1> side = {&k};
   DownWire turned = turn.push({batch_, side, {}});
-    turned.note = turn.note({batch_, side, {}});
+  turned.note = turn.note({batch_, side, {}});
   const std::array<const DownWire*, 3> x = {&turned, &turned, &v};
   double sum = 0, known = 0, sizes = 0, known_sizes = 0;
   for (Index i = 0; i < draws; ++i) {

@@ -36,7 +36,8 @@ bool known(const Finding& f, const Scheme& scheme) {
 }
 
 TEST(AuditOwn, EverySchemeAtThreeSeedsInEveryFamily) {
-  const auto file = nlohmann::json::parse(read_text(STEPZERO_SOURCE_DIR "/tests/models/transformers_4.57.json", std::uint64_t{1} << 26).value());
+  const auto file =
+      nlohmann::json::parse(read_text(STEPZERO_SOURCE_DIR "/tests/models/transformers_4.57.json", std::uint64_t{1} << 26).value());
   const Scratch scratch;
   int audits = 0, pairs = 0;
   for (const auto& [family, model] : file.items()) {
@@ -69,7 +70,8 @@ TEST(AuditOwn, XavierIsTheSameToInitAndAudit) {
     const Audit a = audit_file(m.write(scratch, m.draw(1)), m.a, nullptr);
     EXPECT_EQ(a.scheme, scheme);
     EXPECT_TRUE(a.findings.empty()) << told(a);
-    const auto fused = static_cast<std::size_t>(std::ranges::find(m.graph.params, "transformer.h.0.attn.c_attn.weight", &Param::name) - m.graph.params.begin());
+    const auto fused = static_cast<std::size_t>(std::ranges::find(m.graph.params, "transformer.h.0.attn.c_attn.weight", &Param::name) -
+                                                m.graph.params.begin());
     EXPECT_NEAR(m.assignment.std(fused), std::sqrt(2.0 / (64 + 64)), 1e-12);
   }
 }
@@ -113,7 +115,8 @@ TEST(AuditOwn, ZerosArePredicted) {
     const Small m = small_llama("hf");
     Weights w = m.draw(1);
     for (auto& [name, numbers] : w) {
-      const bool hit = gain ? name.ends_with("input_layernorm.weight") : name.find("self_attn.") != std::string::npos && !name.ends_with("o_proj.weight");
+      const bool hit = gain ? name.ends_with("input_layernorm.weight")
+                            : name.find("self_attn.") != std::string::npos && !name.ends_with("o_proj.weight");
       if (hit) std::ranges::fill(numbers, 0.0F);
     }
     const auto files = CheckpointFiles::open(m.write(scratch, w));
@@ -123,7 +126,8 @@ TEST(AuditOwn, ZerosArePredicted) {
     const auto a = audit(*files, options);
     ASSERT_TRUE(a && a->found_signal);
     EXPECT_NEAR(a->found_signal->loss.predicted.value_or(NAN), std::log(97.0), 0.1);
-    for (const NodeSignal& n : a->found_signal->nodes) EXPECT_TRUE(std::isfinite(n.forward.second_moment.predicted.value_or(NAN))) << n.name;
+    for (const NodeSignal& n : a->found_signal->nodes)
+      EXPECT_TRUE(std::isfinite(n.forward.second_moment.predicted.value_or(NAN))) << n.name;
     EXPECT_TRUE(std::isfinite(a->found_signal->gradient_norm.predicted.value_or(NAN)));
   }
 }

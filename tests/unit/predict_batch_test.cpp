@@ -12,14 +12,11 @@
 namespace stepzero {
 namespace {
 
-
-
-
-Signal predicted(const SmallModel& m, bool every) { return predict_any(m.graph, m.a, m.batch, **find_scheme("hf"), {.every_sequence = every}).value(); }
-
-SmallModel eight_of(Index length) {
-  return small_model("gpt2", {"layers=3", "width=256", "heads=4", "vocab=2000"}, "zipf", length, 8);
+Signal predicted(const SmallModel& m, bool every) {
+  return predict_any(m.graph, m.a, m.batch, **find_scheme("hf"), {.every_sequence = every}).value();
 }
+
+SmallModel eight_of(Index length) { return small_model("gpt2", {"layers=3", "width=256", "heads=4", "vocab=2000"}, "zipf", length, 8); }
 
 TEST(PredictBatch, IsNearTheWholeComputation) {
   const SmallModel m = eight_of(64);

@@ -11,9 +11,7 @@
 namespace stepzero {
 namespace {
 
-Finding found(const char* id, Severity severity, double beyond = 1) {
-  return {id, severity, "model", "", "", {"a number", 2, beyond}};
-}
+Finding found(const char* id, Severity severity, double beyond = 1) { return {id, severity, "model", "", "", {"a number", 2, beyond}}; }
 
 using List = std::vector<Finding>;
 const Finding wrong = found("loss-at-start", Severity::warning);

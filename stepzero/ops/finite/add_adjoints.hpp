@@ -1,5 +1,5 @@
 #pragma once
-// Two ways up meet at a wire with several uses.
+// The gradients of a wire that several ops read, added.
 #include <algorithm>
 #include <cmath>
 
@@ -7,15 +7,15 @@
 
 namespace stepzero {
 
-// Adds d to `to`. Both descend from one gradient; what lies along the token adds up in amplitude where it is one number (twin).
-// Notes are for the op of a single use. width: the wire's channels.
+// Adds d to `to`. Both descend from one gradient. Their parts along the token may be correlated (twin): then amplitudes add, not
+// squares. Notes are dropped, they are for a wire that one op reads. width: the wire's channels.
 inline void add_adjoints(UpWire& to, const UpWire& d, Index width) {
   if (to.G.empty()) {
     to = d;
     return;
   }
   const double a = to.G.trace(), b = d.G.trace();
-  const double mine = a + b > 0 ? std::clamp(a / (a + b), 0.0, 1.0) : 1;  // one that is rounding may be below 0
+  const double mine = a + b > 0 ? std::clamp(a / (a + b), 0.0, 1.0) : 1;  // a trace that is only rounding may be negative
   const Response &x = to.r, &y = d.r;
   const double c = x.twin * std::sqrt(mine * x.along), e = y.twin * std::sqrt((1 - mine) * y.along);
   const auto mean = [&](double of_x, double of_y) { return mine * of_x + (1 - mine) * of_y; };

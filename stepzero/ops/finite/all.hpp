@@ -9,8 +9,8 @@
 
 namespace stepzero {
 
-// In one draw of a model (theory/predict_drawn.hpp). By default as at finite width, where nothing is left to vary; a sum and attention
-// draw what the kernels of their inputs do not say.
+// Push and pull in one draw of a model's kernels (theory/predict_drawn.hpp): by default those of finite width, with no fluctuations
+// left. Sums and attention have overloads: their outputs depend on more than the Gram matrices of their inputs, and they draw the rest.
 template <class T>
 DownWire push_drawn(const T& op, const PushDoor& p) {
   return push_finite(op, p);

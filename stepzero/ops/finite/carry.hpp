@@ -1,11 +1,12 @@
 #pragma once
-// The moment doors at finite width: what an op makes of the limit, of how one draw differs from it, and of the mean over draws.
+// The moment doors at finite width.
 //
-//     push_finite(op, door)   E push(K + dK) over the draws that the inputs' fluctuations tell of, and the output's own fluctuations
-//     pull_finite(op, door)   the same up
+//     push_finite(op, door)   the mean over draws, E push(K + dK) with dK as the inputs' fluctuations say; and the output's fluctuations
+//     pull_finite(op, door)   the same for the gradient, and its responses
 //
-// By default the limit stands as it is and everything is carried on. An op that changes more says so by an overload in this folder
-// (norm, linear, functions, multiply, residual), or by a push that returns a DownWire: those that mix tokens and sample.
+// By default push and pull are those of the limit, and fluctuations and responses are carried on unchanged. An op that changes them
+// says so by an overload in this folder (norm, linear, functions, multiply, residual), or by a push that returns a DownWire (ops that
+// mix tokens, and ops that sample).
 #include <concepts>
 #include <utility>
 
@@ -13,7 +14,7 @@
 
 namespace stepzero {
 
-// Its own push and pull tell of fluctuations.
+// An op whose own push and pull handle fluctuations.
 template <class T>
 concept CarriesItself = requires(const T& op, const PushDoor& p) {
   { op.push(p) } -> std::same_as<DownWire>;

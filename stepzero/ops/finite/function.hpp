@@ -1,8 +1,9 @@
 #pragma once
 // Finite width of functions applied number by number: Elementwise, Softcap, Clip.
 //
-// A kernel that bends is not, in the mean over draws, that of the mean cosine: it is taken at rho +- its standard deviation, which is
-// right to the second order (Blur). Sizes go through f by the power d ln E f^2 / d ln E x^2, cosines by the slope of the kernel.
+// The kernel is a curved function of the cosine rho, so its mean over draws is not its value at the mean: it is averaged over rho +- one
+// standard deviation, right to second order (Blur). Deviations of sizes go through f by the power d ln E f^2 / d ln E x^2, those of
+// cosines by the slope of the kernel.
 // Derived in docs/derivations/elementwise.md
 #include <algorithm>
 #include <cmath>
@@ -24,7 +25,7 @@ concept FunctionOp = requires(const T& op, const PushDoor& down, const PullDoor&
 
 namespace finite {
 
-// What f makes of the spread of the mean square and of cosines, at the mean standard deviation.
+// The fluctuations behind f, its slopes taken at the mean standard deviation of x.
 template <class F>
 Fluctuation of_function(const DownWire& x, const F& f) {
   Fluctuation y;
@@ -36,7 +37,7 @@ Fluctuation of_function(const DownWire& x, const F& f) {
   y.token_drift = slope * slope * x.f.token_drift;
   y.lone = slope * slope * x.f.lone;
   y.sampling = fourth / (square * square) - 1;
-  // a cosine rho becomes kappa(rho): what it is off by in one draw goes with the slope of kappa, and is smaller where kappa is large
+  // a cosine rho becomes kappa(rho): deviations are multiplied by the slope of kappa, and counted in units of the output's contrast
   const std::vector<double> c = hermite_row(f, std);
   const double rho = std::clamp(x.K.mean_cosine(), 0.0, 0.999);
   double kappa = 0, rise = 0;
@@ -53,10 +54,10 @@ Fluctuation of_function(const DownWire& x, const F& f) {
   return y;
 }
 
-// What f and its slope make of a Gaussian's size.
+// Second moments of f and f' of a Gaussian, how they grow with its variance, and how they are correlated.
 struct FunctionSizes {
   double variance = 0, square = 0, growth = 0, steep = 0, steepening = 0, both = 0;
-  double radials = 0, meet = 0;  // of f'(x) x, and with f
+  double radials = 0, meet = 0;  // E (f'(x) x)^2, E f(x) f'(x) x
 };
 template <class F, class Slope>
 FunctionSizes function_sizes(const F& f, const Slope& slope, double std) {
@@ -71,8 +72,8 @@ FunctionSizes function_sizes(const F& f, const Slope& slope, double std) {
   return out;
 }
 
-// Where f(x) came out large in one draw a norm behind it has made the gradient small (damp), and taken out what lies along
-// f(x) (along); f'(x) may be large there.
+// A norm behind f makes the gradient small in draws where f(x) is large (damp), and removes its part along f(x) (along). f'(x) is
+// correlated with f(x), hence with both.
 template <class F, class Slope>
 void feel_size(const PullDoor& p, const F& f, const Slope& slope, UpWire& dx) {
   const Response& r = p.dy.r;

@@ -1,6 +1,6 @@
 #pragma once
-// Finite width of products with a random matrix: a channel of the output sees all channels of the input, so that what the input's
-// channels vary by in one draw all of the output's have in common.
+// Finite width of products with a random matrix. Every output channel sees all input channels: the deviation of the input's mean square
+// in one draw is common to all output channels.
 #include "stepzero/ops/conv.hpp"
 #include "stepzero/ops/finite/carry.hpp"
 #include "stepzero/ops/linear.hpp"
@@ -8,7 +8,7 @@
 
 namespace stepzero {
 
-// One more layer of sampling noise. Tokens' sizes vary as the input's do, and Gaussian channels of their own come on top.
+// Noise grows by the sampling of `out` channels. Sizes vary as those of the input did; the output's own channels are Gaussian.
 inline Fluctuation through_matrix(const DownWire& x, Index out) {
   Fluctuation f;
   f.noise = x.f.noise + 1 / static_cast<double>(out);
@@ -21,8 +21,8 @@ inline Fluctuation through_matrix(const DownWire& x, Index out) {
   return f;
 }
 
-// The part of dx along x is known, <dx, x> = <dy, y>; the gradient is small where x is large (damp), and what attention made of the
-// covariance of K and G comes home.
+// dx: its part along x is known, <dx, x> = <dy, y>. dW: smaller, since the gradient is small where x is large (damp), and larger by the
+// covariance of K and G that attention has found (weight_gain).
 inline Pulled back_through_matrix(const PullDoor& p, Pulled up, Index in, std::size_t matrices) {
   const DownWire& x = *p.x[0];
   const Response& r = p.dy.r;
@@ -43,7 +43,8 @@ inline Pulled pull_finite(const Linear& op, const PullDoor& p) {
 inline DownWire push_finite(const LoraLinear& op, const PushDoor& p) { return {op.push(p), through_matrix(*p.x[0], op.out)}; }
 inline Pulled pull_finite(const LoraLinear& op, const PullDoor& p) { return back_through_matrix(p, op.pull(p), op.in, 3); }
 
-// A place sees several pixels: the mean square of them all varies, and no token of the input is one of the output.
+// A place sees several pixels, so the mean square of all of them counts. Rows of the output are not those of the input: no response of
+// single rows is carried up.
 inline DownWire push_finite(const Conv& op, const PushDoor& p) {
   DownWire y{op.push(p), through_matrix(*p.x[0], op.out)};
   y.f.drift = p.x[0]->level();

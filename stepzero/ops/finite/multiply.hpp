@@ -1,6 +1,6 @@
 #pragma once
-// Finite width of a product y = a o b whose factors come from one input: what the input's kernel is off by in one draw moves both the
-// same way. A cosine of y is the product of two, rho' = rho_a' rho_b + rho_a rho_b'.
+// Finite width of a product y = a o b whose factors come from one input, so that their cosines deviate together in one draw. A cosine of
+// y is the product rho_a rho_b, and deviates by rho_b d rho_a + rho_a d rho_b.
 //
 // Push       L_ts = limit + sqrt(Ka_tt Ka_ss) sqrt(Kb_tt Kb_ss) (1 - rho_b^2)^2 noise,  the mean of the product of the two deviations
 // Pull       G is smaller where y came out large in one draw and a norm behind divided the gradient (damp), or took out what lies
@@ -17,7 +17,7 @@ namespace stepzero {
 
 namespace finite {
 
-// Noise counts in units of 1 - rho^2, swing in those of 1 - rho. Channels of a, of b and of the product add their own.
+// Deviations are in units of 1 - rho^2 (noise, jitter) and of 1 - rho (swing). The channels of a, b and y add 2/n to the noise.
 inline Fluctuation of_product(const DownWire& a, const DownWire& b, const Kernel& product, Index width) {
   const double ra = a.K.mean_cosine(), rb = b.K.mean_cosine(), ry = product.mean_cosine();
   const bool alike = !(1 - ry > 1e-9);
@@ -27,7 +27,7 @@ inline Fluctuation of_product(const DownWire& a, const DownWire& b, const Kernel
     return alike ? std::max(noise_a, noise_b) : off * off / (apart * apart);
   };
   const auto pairs = [&](double noise_a, double noise_b) { return both(noise_a, noise_b, 1 - ra * ra, 1 - rb * rb, 1 - ry * ry); };
-  const auto together = [](double of_a, double of_b) {  // variances of what varies as one
+  const auto together = [](double of_a, double of_b) {  // both vary together: standard deviations add
     const double deviation = std::sqrt(of_a) + std::sqrt(of_b);
     return deviation * deviation;
   };
@@ -68,7 +68,7 @@ inline Pulled pull_finite(const Multiply& op, const PullDoor& p) {
   Pulled up = op.pull(p);
   const auto feel = [&](UpWire& d, const DownWire& mine, const DownWire& other) {
     const double less = r.damp * std::sqrt(other.f.token_drift * p.y.f.token_drift) + (r.damp + across) * other.own_sampling();
-    // G ~ |other|^2 |y|^(-2 damp), and the sizes of both go with mine
+    // G ~ |other|^2 |y|^(-2 damp), and the sizes of other and of y vary with mine
     const double follows = mine.f.token_drift > 0 ? std::sqrt(other.f.token_drift / mine.f.token_drift) : 0;
     d.G = d.G.scaled(1 - less);
     d.r = {.along = r.along, .twin = 1, .damp = r.damp * (1 + follows) - follows, .stretch = r.stretch};

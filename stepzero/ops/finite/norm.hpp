@@ -1,9 +1,9 @@
 #pragma once
-// Finite width of norms. One draw's tokens lie on the sphere exactly: what the limit says of mean squares holds of means over draws.
+// Finite width of norms. In one draw each token is divided by its own size, where the limit divides by the mean size.
 //
 // Push       L_ts = limit (1 - (1 - rho^2) shrink/2) lift,  rho = k_ts / sqrt(k_tt k_ss)
-//            since E k_ts (k_tt k_ss)^(-1/2) over draws of k is smaller than that of the mean by what sizes share with products
-//            (shrink), and larger by what tokens' sizes vary by on their own (lift)
+//            since E k_ts (k_tt k_ss)^(-1/2) over draws of k is smaller than at the mean of k, as sizes vary together with products
+//            (shrink), and larger where tokens' sizes vary independently of them (lift)
 // Pull       H_ts = limit (1 - along (c_t + c_s - c_t c_s rho^2)/d - [LayerNorm] flat/d) jensen,  c_t = k_tt / (k_tt + eps)
 //            the gradient's parts along the token and along ones are gone; jensen = E (u_t u_s)^(-1/2) for sizes u of one draw
 // LayerNorm  takes flat/d of the kernel: what a token has along (1, ..., 1)
@@ -55,8 +55,8 @@ DownWire push_finite(const Norm<centred>& op, const PushDoor& p) {
     });
   }
   y.f.noise = x.f.noise;
-  y.f.jitter = x.f.jitter;  // a branch begins: it is no longer fresh
-  // what all tokens share is divided out, and varies on its own
+  y.f.jitter = x.f.jitter;  // none of it is fresh: a branch begins
+  // the size that all tokens share is divided out, and the contrast varies by it
   const double same = p.x[0]->K.sameness();
   y.f.swing = x.f.swing + same * (x.f.drift + x.f.sampling * same / static_cast<double>(op.width));
   y.f.along = 0;

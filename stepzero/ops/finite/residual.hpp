@@ -1,7 +1,7 @@
 #pragma once
-// Finite width of a sum. A pair's product is off by k noise^1/2 in the stream and g noise^1/2 in the branch, k and g their contrasts.
-// The branch is made of the stream: what the stream's kernel is off by, the branch's is too. What the branch adds of its own, and the
-// product of the two, are fresh:
+// Finite width of a sum. In one draw the product of two tokens deviates by k noise^1/2 in the stream and by g noise^1/2 in the branch,
+// k and g their contrasts. The branch is computed from the stream, so their deviations go together up to the lesser noise, `same`, and
+// add. What the branch's own matrices add, and the products of stream and branch, are independent, and squares add:
 //     all^2 noise = (k noise_x^1/2 + g same^1/2)^2 + g^2 (noise_f - same) + crossed / n,  same the lesser of the two
 // Everything else is a mean, by the shares of the sum's square.
 // Derived in docs/derivations/residual.md
@@ -41,7 +41,7 @@ inline Fluctuation of_sum(const Residual& op, const DownWire& x, const DownWire&
   const double fresh = p.g * p.g * (f.f.noise - same) + p.crossed / static_cast<double>(op.width);
   Fluctuation y;
   y.noise = total > 0 ? (both * both + fresh) / total : x.f.noise;
-  if (total > 0 && !(x.f.jitter.empty() && f.f.jitter.empty())) {  // likewise, but what heads of the branch have made is fresh
+  if (total > 0 && !(x.f.jitter.empty() && f.f.jitter.empty())) {  // likewise; what the branch's own heads made is independent
     for (Index t = 0; t < sum.tokens(); ++t) {
       const double met = p.k * std::sqrt(x.f.jitter_at(t)) + p.g * std::sqrt(std::max(f.f.jitter_at(t) - f.f.fresh_at(t), 0.0));
       y.jitter.push_back((met * met + p.g * p.g * f.f.fresh_at(t)) / total);
@@ -68,7 +68,7 @@ inline DownWire push_finite(const Residual& op, const PushDoor& p) {
   return y;
 }
 
-// In one draw a x and b f are given, but not how they lie to each other.
+// In one draw the Gram matrices of x and f are given. The products <x_t, f_s> are not, and are drawn.
 inline DownWire push_drawn(const Residual& op, const PushDoor& p) {
   DownWire y{op.push(p)};
   y.K = gram_of_sum(p.x[0]->K, p.x[1]->K, op.skip_scale, op.branch_scale, op.width, p.draws);
@@ -76,12 +76,12 @@ inline DownWire push_drawn(const Residual& op, const PushDoor& p) {
   return y;
 }
 
-// A gradient that is orthogonal to the sum is not so to its parts.
+// A gradient that is orthogonal to the sum is not orthogonal to its parts.
 inline Pulled pull_finite(const Residual& op, const PullDoor& p) {
   Pulled up = op.pull(p);
   const Response& r = p.dy.r;
   const double a = op.skip_scale * op.skip_scale;
-  const double share = std::min(a * p.x[0]->K.trace() / std::max(p.y.K.trace(), 1e-300), 1.0);  // in one draw they may lean apart
+  const double share = std::min(a * p.x[0]->K.trace() / std::max(p.y.K.trace(), 1e-300), 1.0);  // in one draw <x, f> may be below 0
   const auto part = [&](double own) -> Response {
     return {.along = own * r.along + 1 - own, .flat = r.flat, .damp = own * r.damp, .stretch = r.stretch};
   };
