@@ -1,22 +1,15 @@
 #pragma once
 // The walk over moments: kernels down the graph, kernels up. predict records what it sees on the way; a draw of a model's kernels
 // (predict_drawn) goes the same way.
-#include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
 
 #include "stepzero/graph/graph.hpp"
 #include "stepzero/schemes/scheme.hpp"
+#include "stepzero/signal/order.hpp"
 
 namespace stepzero {
-
-// How much of a finite width the moments know.
-enum class Order : std::uint8_t {
-  limit,         // infinite width
-  fluctuations,  // and how single draws differ, to first order in 1/width
-  draws,         // and draws of the kernels themselves, where gradients feel them
-};
 
 class MomentWalk {
  public:
@@ -24,19 +17,18 @@ class MomentWalk {
     Order order = Order::fluctuations;  // draws: the kernels are those of the one draw that `effort` names
     bool keep_all = true;               // else streams and what mixes tokens stay in memory, everything else is made again on the way up
     std::function<Draws(std::size_t node, bool down)> effort = {};  // for rules that draw
-    std::function<bool()> stop = {};                                // asked at every node; true ends the walk
   };
 
   MomentWalk(const Graph& graph, const Batch& batch, const Assignment& laws, Options options);
 
-  // see(node, wire) as soon as a wire is made; it may change it. False: stopped.
+  // see(node, wire) as soon as a wire is made; it may change it.
   using SeeDown = std::function<void(std::size_t node, DownWire& wire)>;
-  bool down(const SeeDown& see);
+  void down(const SeeDown& see);
 
   // From node `last` on, whose gradient has the kernel `start`; see(node) when all of a node's gradient is there. last_time: the
   // moments are not needed again.
   using SeeUp = std::function<void(std::size_t node, const UpWire& gradient, const Spread& spread)>;
-  bool up(std::size_t last, const Kernel& start, bool last_time, const SeeUp& see);
+  void up(std::size_t last, const Kernel& start, bool last_time, const SeeUp& see);
 
   // Of a node whose wire is still needed, or kept.
   [[nodiscard]] const DownWire& moment(std::size_t node) const { return moments_[node]; }
@@ -51,7 +43,6 @@ class MomentWalk {
   void restore(std::size_t i);
   [[nodiscard]] bool kept(std::size_t i) const;
   [[nodiscard]] std::vector<const DownWire*> inputs_of(const Node& node) const;
-  [[nodiscard]] bool stopped() const { return options_.stop && options_.stop(); }
 
   const Graph& graph_;
   const Batch& batch_;

@@ -11,9 +11,9 @@ namespace stepzero {
 struct PredictOptions {
   // draws: gradients from draws of the kernels where single draws differ much (predict_drawn.hpp)
   Order order = Order::draws;
-  bool jacobians = false;           // also: how a change of each layer's stream arrives at the last one. Costs a second way up
-  Index longest = 0;                // tokens of a sequence whose kernels predict_any makes as they are; 0: 512, 256 where heads turn
-  std::function<bool()> stop = {};  // asked at every node; true ends the prediction, whose numbers are then to be thrown away
+  bool jacobians = false;  // also: how a change of each layer's stream arrives at the last one. Costs a second way up
+  Index longest = 0;       // tokens of a sequence whose kernels predict_any makes as they are; 0: 512, 256 where heads turn
+  std::function<void(double share)> progress = {};  // called after every node and every few draws, at last with 1
 };
 
 // Kernels grow with the square of the tokens: whether they fit.

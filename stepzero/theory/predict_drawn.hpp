@@ -15,8 +15,8 @@
 namespace stepzero {
 
 // Moves the predicted gradients of `signal`; the number of draws: 0 where the model has ops or laws that are not drawn so, or where
-// too few draws can be afforded. stop: true ends it, and the signal is to be thrown away.
+// too few draws can be afforded. progress: told the share of the draws that are done.
 Index refine_by_draws(const Graph& graph, const Batch& batch, const Assignment& laws, Signal& signal,
-                      const std::function<bool()>& stop = {});
+                      const std::function<void(double)>& progress = {});
 
 }  // namespace stepzero
