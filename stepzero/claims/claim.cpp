@@ -116,9 +116,9 @@ double Settings::operator()(std::string_view name) const {
 void Settings::set(std::string_view name, double value) { values_.insert_or_assign(std::string(name), value); }
 
 std::string source_text(std::string_view source) {
-  const char* what = source == kProducts         ? "the document on the variance of a matrix product"
-                     : source == kBackprop       ? "the documents on attention scores and on the products behind backpropagation"
-                     : source == kInitialization ? "the document that analyses the initialization of transformers"
+  const char* what = source == kProducts         ? "the document on the variance of products"
+                     : source == kBackprop       ? "two documents on scores and on backpropagation"
+                     : source == kInitialization ? "the document on initialization"
                                                  : "a source document";
   return fmt::format("{}: {}", what, source);
 }

@@ -1,15 +1,14 @@
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <mutex>
 
 #include <fmt/format.h>
 
+#include "stepzero/api/checkpoints.hpp"
 #include "stepzero/cli/command.hpp"
 #include "stepzero/cli/present.hpp"
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/core/text.hpp"
-#include "stepzero/models/model.hpp"
 #include "stepzero/report/audit.hpp"
 
 namespace stepzero::cli {
@@ -23,31 +22,6 @@ struct AuditFlags {
   bool json = false, quiet = false, full = false, moments = false, follow_symlinks = false, lenient = false;
   int threads = 0;
 };
-
-// What was given, or the config.json beside the weights.
-std::string config_of(const AuditFlags& flags) {
-  namespace fs = std::filesystem;
-  if (!flags.config.empty()) return flags.config;
-  std::error_code ignored;
-  const fs::path folder = fs::is_directory(flags.path, ignored) ? fs::path(flags.path) : fs::path(flags.path).parent_path();
-  const fs::path beside = folder / "config.json";
-  const bool own = fs::is_directory(flags.path, ignored) || fs::path(flags.path).filename() == "model.safetensors";
-  return own && fs::is_regular_file(beside, ignored) ? beside.string() : "";
-}
-
-Expected<std::optional<Architecture>> find_model(const AuditFlags& flags) {
-  const std::string config = config_of(flags);
-  if (config.empty()) return std::nullopt;
-  auto a = load_model(config, flags.like);
-  for (const std::string& assignment : flags.set) {
-    if (!a) break;
-    if (auto done = set_field(*a, assignment); !done) return std::unexpected(done.error());
-  }
-  auto done = a ? resolve(*a) : Expected<void>();
-  if (a && done) return *a;
-  if (!a && flags.config.empty()) return std::nullopt;  // a file beside the weights that is of no use
-  return std::unexpected(a ? done.error() : a.error());
-}
 
 int exit_code_of(const Audit& audit, const std::string& fail_on) {
   const Severity least = fail_on == "error" ? Severity::error : Severity::warning;
@@ -66,7 +40,7 @@ int run(const AuditFlags& flags) {
   const OpenOptions how{.follow_symlinks = flags.follow_symlinks, .lenient = flags.lenient};
   const auto files = CheckpointFiles::open(flags.path, how);
   if (!files) return complain(files.error());
-  auto model = find_model(flags);
+  auto model = model_of_weights({.path = flags.path, .config = flags.config, .set = flags.set, .like = flags.like});
   if (!model) return complain(model.error());
   options.model = std::move(*model);
   std::optional<CheckpointFiles> baseline;

@@ -10,12 +10,8 @@
 #include <fmt/format.h>
 
 #include "stepzero/cli/job.hpp"
+#include "stepzero/core/parallel.hpp"
 #include "stepzero/core/text.hpp"
-#include "stepzero/models/build.hpp"
-#include "stepzero/models/make_input.hpp"
-#include "stepzero/models/model.hpp"
-#include "stepzero/models/rope.hpp"
-#include "stepzero/theory/scheme_profile.hpp"
 
 namespace stepzero::cli {
 
@@ -49,8 +45,6 @@ std::string check_seed(const std::string& text) {
   const bool fine = error == std::errc() && end == text.data() + text.size();
   return fine ? "" : "not a whole number from 0 to 18446744073709551615";
 }
-
-DType dtype_of(const std::string& text) { return text == "f32" ? DType::F32 : text == "bf16" ? DType::BF16 : DType::F16; }
 
 namespace {
 
@@ -105,26 +99,17 @@ void CommonFlags::declare_draws(CLI::App& app) {
       ->check(check_fraction);
 }
 
-namespace {
-
-std::optional<Targets> scored_against(const CommonFlags& flags) {
-  if (flags.targets.empty()) return {};
-  return flags.targets == "same" ? Targets::same : Targets::next;
-}
-
-}  // namespace
-
-Expected<Architecture> describe_model(const std::string& model, const std::vector<std::string>& set, const Scheme& scheme,
-                                      const std::string& like) {
-  auto a = load_model(model, like);
-  if (!a) return std::unexpected(a.error());
-  for (const std::string& assignment : set) {
-    if (auto done = set_field(*a, assignment); !done) return std::unexpected(done.error());
-  }
-  auto done = resolve(*a);
-  if (done) done = adapt(*a, scheme, profile);
-  if (!done) return fail(fmt::format("{}: {}", show(a->name), done.error().message), done.error().hint);
-  return a;
+InputOptions CommonFlags::input() const {
+  std::optional<Targets> against;
+  if (!targets.empty()) against = targets == "same" ? Targets::same : Targets::next;
+  return {.tokens = tokens,
+          .encoder_tokens = encoder_tokens,
+          .pixels = pixels,
+          .labels = labels,
+          .length = seq_len,
+          .sequences = batch,
+          .targets = against,
+          .seed = seed};
 }
 
 void tell_notices(const Architecture& a) {
@@ -139,24 +124,8 @@ Expected<Setup> prepare(const CommonFlags& flags) {
   if (!scheme) return std::unexpected(scheme.error());
   auto a = describe_model(flags.model, flags.set, **scheme, flags.like);
   if (!a) return std::unexpected(a.error());
-  auto batch = make_input(*a, {.tokens = flags.tokens,
-                               .encoder_tokens = flags.encoder_tokens,
-                               .pixels = flags.pixels,
-                               .labels = flags.labels,
-                               .length = flags.seq_len,
-                               .sequences = flags.batch,
-                               .targets = scored_against(flags),
-                               .seed = flags.seed});
-  if (!batch) return std::unexpected(batch.error());
-  choose_rope(*a, batch->length);
   if (!flags.quiet) tell_notices(*a);
-  Graph graph = build_graph(*a);
-  return Setup{*a, *scheme, std::move(graph), std::move(*batch)};
-}
-
-std::string input_name(const CommonFlags& flags, const Batch& batch) {
-  if (batch.pixels.empty()) return flags.tokens;
-  return flags.pixels.empty() ? "normal" : flags.pixels;
+  return prepare(std::move(*a), **scheme, flags.input());
 }
 
 double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }

@@ -6,25 +6,18 @@
 
 #include <CLI/CLI.hpp>
 
-#include "stepzero/graph/graph.hpp"
-#include "stepzero/io/tokens.hpp"
-#include "stepzero/models/architecture.hpp"
+#include "stepzero/api/setup.hpp"
+#include "stepzero/cli/exit_codes.hpp"
 #include "stepzero/pass/measure.hpp"
-#include "stepzero/schemes/scheme.hpp"
 #include "stepzero/signal/signal.hpp"
 
 namespace stepzero::cli {
-
-enum Exit : int { fine = 0, findings = 1, usage = 2, numerical = 3, bug = 70, busy = 75, interrupted = 130 };
 
 // A check of --seed: CLI11 takes a number that is too large for the largest.
 std::string check_seed(const std::string& text);
 
 // "1e3" -> "1000"; anything else as it is
 std::string whole_number(std::string text);
-
-// "f32", "bf16", "f16"
-DType dtype_of(const std::string& text);
 
 // Prints the message and its hint to stderr.
 int complain(const Error& error);
@@ -51,20 +44,10 @@ struct CommonFlags {
   bool no_remedies = false;
   const CLI::App* verb = nullptr;  // that declared them
 
+  [[nodiscard]] InputOptions input() const;
   void declare(CLI::App& app);
   void declare_draws(CLI::App& app);  // of the verbs that draw
 };
-
-struct Setup {
-  Architecture architecture;
-  const Scheme* scheme = nullptr;
-  Graph graph;
-  Batch batch;
-};
-
-// MODEL, --set and what the scheme changes; ready for a graph.
-Expected<Architecture> describe_model(const std::string& model, const std::vector<std::string>& set, const Scheme& scheme,
-                                      const std::string& like = {});
 
 // What the configuration says that was not read, as warnings.
 void tell_notices(const Architecture& a);
@@ -72,12 +55,9 @@ void tell_notices(const Architecture& a);
 // MODEL, --set, --tokens, --scheme and the rest, checked against each other.
 Expected<Setup> prepare(const CommonFlags& flags);
 
-// A bar on a terminal, from the first second on; nothing elsewhere.
-// What a pass runs on: how tokens or pixels are drawn, or their file.
-std::string input_name(const CommonFlags& flags, const Batch& batch);
-
 double seconds();  // since some fixed moment
 
+// A bar on a terminal, from the first second on; nothing elsewhere.
 class Progress {
  public:
   Progress(std::string what, bool quiet);

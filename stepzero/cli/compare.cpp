@@ -25,7 +25,7 @@ int run(const CompareFlags& flags) {
   const auto real = measure_with_progress(*setup, flags, {.weightless = flags.weightless});
   if (!real) return complain(real.error());
   Signal joined = join(*theory, *real);
-  joined.tokens = input_name(flags, setup->batch);
+  joined.tokens = input_name(flags.input(), setup->batch);
   joined.weightless = flags.weightless;
   const auto json = [](const Signal& s) { return to_json(s, compare(s)); };
   if (const int code = present(joined, flags, flags.view, compare_text, {}, json); code != Exit::fine) return code;

@@ -5,17 +5,15 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
+#include "stepzero/api/checkpoints.hpp"
 #include "stepzero/cli/command.hpp"
 #include "stepzero/cli/job.hpp"
 #include "stepzero/core/parallel.hpp"
+#include "stepzero/core/stop.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/models/build.hpp"
-#include "stepzero/models/config_export.hpp"
-#include "stepzero/models/model.hpp"
 #include "stepzero/report/terminal.hpp"
-#include "stepzero/weights/checkpoint.hpp"
 
 namespace stepzero::cli {
 
@@ -78,37 +76,6 @@ Expected<Share> parse_share(const std::string& text) {
   return fail(fmt::format("--shard: \"{}\" is not i/N with 1 <= i <= N", show(text)), "for example --shard 2/3");
 }
 
-// Where nobody is told what to do, everything needed to make the same file again, and to run it, stands in it.
-std::map<std::string, std::string> metadata_of(const InitFlags& flags, const Architecture& a) {
-  std::map<std::string, std::string> m = {{"format", "pt"},
-                                          {"stepzero.version", STEPZERO_VERSION},
-                                          {"stepzero.model", a.name},
-                                          {"stepzero.scheme", flags.scheme},
-                                          {"stepzero.seed", fmt::format("{}", flags.seed)}};
-  if (!flags.set.empty()) m["stepzero.set"] = fmt::format("{}", fmt::join(flags.set, " "));
-  if (!a.changes.empty()) m["stepzero.changes"] = fmt::format("{}", fmt::join(a.changes, " "));
-  return m;
-}
-
-const char* torch_name(DType dtype) { return dtype == DType::F32 ? "float32" : dtype == DType::BF16 ? "bfloat16" : "float16"; }
-
-// The model's own configuration, with what --set and the scheme changed: read again, it gives the same model.
-Expected<std::string> config_of(const InitFlags& flags, const Architecture& a, DType dtype) {
-  auto config = model_config(flags.model);
-  if (!config) return std::unexpected(config.error());
-  nlohmann::ordered_json& c = *config;
-  if (!flags.like.empty()) c["model_type"] = a.family;
-  c["torch_dtype"] = torch_name(dtype);
-  std::vector<std::string> set;
-  if (c.contains("stepzero") && c["stepzero"].contains("set")) set = c["stepzero"]["set"].get<std::vector<std::string>>();
-  c.erase("stepzero");
-  set.insert(set.end(), flags.set.begin(), flags.set.end());
-  set.insert(set.end(), a.changes.begin(), a.changes.end());
-  set = express(c, set);
-  c["stepzero"] = {{"version", STEPZERO_VERSION}, {"scheme", flags.scheme}, {"seed", flags.seed}, {"set", set}};
-  return c.dump(2) + "\n";
-}
-
 std::string megabytes(double bytes) {
   return bytes < 1e9 ? fmt::format("{:.1f} MB", bytes * 1e-6) : fmt::format("{:.2f} GB", bytes * 1e-9);
 }
@@ -143,7 +110,6 @@ std::string report_text(const std::string& files, std::size_t missing, const Ini
 }
 
 Expected<CheckpointOptions> options_of(const InitFlags& flags, const Architecture& a, const Team& team) {
-  CheckpointOptions options;
   const auto size = parse_size(flags.max_shard_size);
   if (!size) return std::unexpected(size.error());
   const auto share = parse_share(flags.shard);
@@ -156,19 +122,15 @@ Expected<CheckpointOptions> options_of(const InitFlags& flags, const Architectur
     return fail(fmt::format("--shard {} and a launcher of {} processes both share the work out", flags.shard, team.size),
                 "leave --shard away: each process makes its part");
   }
-  options.path = flags.output;
-  options.dtype = dtype_of(flags.dtype);
-  options.seed = flags.seed;
-  options.max_shard_bytes = *size;
-  options.maker = team.size > 1 ? team.rank + 1 : share->maker;
-  options.makers = team.size > 1 ? team.size : share->makers;
-  options.only = flags.only;
-  options.replace = flags.force;
-  options.metadata = metadata_of(flags, a);
-  auto config = config_of(flags, a, options.dtype);
-  if (!config) return std::unexpected(config.error());
-  options.config = std::move(*config);
-  return options;
+  return checkpoint_options({.model = flags.model, .set = flags.set, .scheme = flags.scheme, .like = flags.like}, a,
+                            {.path = flags.output,
+                             .seed = flags.seed,
+                             .dtype = flags.dtype,
+                             .max_shard_bytes = *size,
+                             .maker = team.size > 1 ? team.rank + 1 : share->maker,
+                             .makers = team.size > 1 ? team.size : share->makers,
+                             .only = flags.only,
+                             .replace = flags.force});
 }
 
 Expected<CheckpointReport> write(const Graph& graph, const Assignment& assignment, CheckpointOptions options, bool quiet) {
@@ -178,7 +140,7 @@ Expected<CheckpointReport> write(const Graph& graph, const Assignment& assignmen
     progress.show(bytes / total,
                   fmt::format("{} of {}, {:.2f} GB/s", megabytes(bytes), megabytes(total), bytes * 1e-9 / (seconds() - start)));
   };
-  return write_checkpoint(graph, assignment, options);
+  return unless_stopped([] { return caught != 0; }, [&] { return write_checkpoint(graph, assignment, options); });
 }
 
 int run(const InitFlags& flags) {
@@ -198,11 +160,10 @@ int run(const InitFlags& flags) {
   std::signal(SIGINT, ask_to_stop);
   std::signal(SIGTERM, ask_to_stop);
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is a failed write, told as such
-  options->stop = [] { return caught != 0; };
   const Graph graph = build_graph(*a);
   const Assignment assignment(graph, *a, **scheme);
   const auto report = write(graph, assignment, *options, flags.quiet || !speaks());
-  if (report && report->stopped) return give_up(128 + caught);
+  if (!report && report.error().stopped) return give_up(128 + caught);
   const auto files = team.share(report ? Expected<std::string>(files_text(*report)) : std::unexpected(report.error()));
   if (!files) return complain(files.error());
   return print(report_text(in_order(*files), team.size > 1 ? 0 : report->shards_missing, flags, *a, graph));

@@ -109,9 +109,9 @@ int run(int argc, char** argv) {
   CLI::App app("stepzero: what a transformer will do before its first training step", "stepzero");
   app.set_version_flag("--version", "stepzero " STEPZERO_VERSION);
   app.require_subcommand(1);
-  app.footer(
-      "MODEL is a preset (stepzero models), a Hugging Face config.json, or a directory that holds one.\n\nExamples:\n  stepzero predict "
-      "llama-3-8b\n  stepzero report gpt2 --measure --seeds 4 -o report.html\n");
+  app.footer("MODEL is a preset (stepzero models), a Hugging Face config.json, or a directory that holds one.\n\nExit codes: " +
+             cli::exit_codes_text() +
+             ".\n\nExamples:\n  stepzero predict llama-3-8b\n  stepzero report gpt2 --measure --seeds 4 -o report.html\n");
   int exit_code = cli::Exit::fine;
   cli::declare_predict(app, exit_code);
   cli::declare_measure(app, exit_code);

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "stepzero/cli/exit_codes.hpp"
 #include "stepzero/cli/shell.hpp"
 #include "stepzero/report/diagnosis.hpp"
 
@@ -57,14 +58,12 @@ std::string manual_page(const CLI::App& app, const std::vector<VerbInfo>& verbs)
   out += ".SH FINDINGS\n";
   for (const Diagnosis& d : diagnoses()) out += fmt::format(".TP\n.B {}\n{}\n", roff(d.id), roff(d.meaning));
   out += ".SH EXIT STATUS\n";
-  for (const auto& [code, meaning] :
-       {std::pair{"0", "fine"}, std::pair{"1", "findings: compare, diff, --fail-on"}, std::pair{"2", "usage or file"},
-        std::pair{"3", "a number that is not finite"}, std::pair{"130", "interrupted"}})
-    out += fmt::format(".TP\n.B {}\n{}\n", code, roff(meaning));
+  for (const ExitCode& e : exit_codes()) out += fmt::format(".TP\n.B {}\n{}\n", static_cast<int>(e.code), roff(e.meaning));
   out +=
       ".SH ENVIRONMENT\n.TP\n.B NO_COLOR\nno colour, whatever the terminal\n.TP\n.B COLUMNS\n"
       "the width where standard output is no terminal\n";
-  return out + (app.get_footer().empty() ? "" : ".SH EXAMPLES\n.nf\n" + roff(app.get_footer()) + "\n.fi\n");
+  const std::string footer = app.get_footer(), heading = "Examples:\n";
+  return out + ".SH EXAMPLES\n.nf\n" + roff(footer.substr(footer.find(heading) + heading.size())) + "\n.fi\n";
 }
 
 }  // namespace stepzero::cli

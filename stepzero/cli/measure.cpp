@@ -1,5 +1,6 @@
 #include <memory>
 
+#include "stepzero/api/checkpoints.hpp"
 #include "stepzero/cli/present.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/pass/measure.hpp"
@@ -21,10 +22,11 @@ int run(const MeasureFlags& flags) {
   auto setup = prepare(flags);
   if (!setup) return complain(setup.error());
   auto signal = measure_with_progress(
-      *setup, flags, {.weights = flags.weights, .weightless = flags.weightless, .stream = flags.stream, .dtype = dtype_of(flags.dtype)});
+      *setup, flags,
+      {.weights = flags.weights, .weightless = flags.weightless, .stream = flags.stream, .dtype = dtype_of(flags.dtype).value()});
   if (!signal) return complain(signal.error());
   if (flags.dtype != "f32") signal->dtype = flags.dtype;
-  signal->tokens = input_name(flags, setup->batch);
+  signal->tokens = input_name(flags.input(), setup->batch);
   return present(*signal, flags, flags.view, to_text);
 }
 

@@ -10,6 +10,7 @@ namespace {
 
 struct PredictFlags : CommonFlags {
   ViewFlags view;
+  std::string order = "draws";
   bool jacobians = false;
   bool whole = false;
   double effort = 1;
@@ -18,11 +19,11 @@ struct PredictFlags : CommonFlags {
 int run(const PredictFlags& flags) {
   auto setup = prepare(flags);
   if (!setup) return complain(setup.error());
-  PredictOptions options{.effort = flags.effort, .jacobians = flags.jacobians};
+  PredictOptions options{.order = order_of(flags.order).value(), .effort = flags.effort, .jacobians = flags.jacobians};
   if (flags.whole) options.longest = setup->batch.length, options.every_sequence = true;
   auto signal = predict_any(setup->graph, setup->architecture, setup->batch, *setup->scheme, options);
   if (!signal) return complain(signal.error());
-  signal->tokens = input_name(flags, setup->batch);
+  signal->tokens = input_name(flags.input(), setup->batch);
   options.jacobians = false;
   return present(*signal, flags, flags.view, to_text, options);
 }
@@ -34,6 +35,11 @@ void declare_predict(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<PredictFlags>();
   flags->declare(*verb);
   flags->view.declare(*verb);
+  verb->add_option(
+          "--order", flags->order,
+          "how much of a finite width: limit (none of it), fluctuations (how single draws differ), draws (and draws of the kernels)")
+      ->check(CLI::IsMember(std::vector<std::string>(order_names.begin(), order_names.end())))
+      ->capture_default_str();
   verb->add_flag("--jacobians", flags->jacobians, "also how a change of each layer's stream arrives at the last one");
   verb->add_flag("--whole", flags->whole,
                  "every token of a long sequence and every sequence of a large batch; else, beyond 512 tokens (256 with rotary positions), "

@@ -40,7 +40,7 @@ Expected<Signal> signal_of(const ReportFlags& flags) {
     signal = join(signal, *real);
     signal.weightless = flags.weightless;
   }
-  signal.tokens = input_name(flags, setup->batch);
+  signal.tokens = input_name(flags.input(), setup->batch);
   signal.findings = diagnose(signal);
   return signal;
 }

@@ -10,14 +10,15 @@ namespace stepzero {
 struct Error {
   std::string message;
   std::string hint = {};
-  bool busy = false;  // another process is writing there: trying again later may succeed
+  bool busy = false;     // another process is writing there: trying again later may succeed
+  bool stopped = false;  // the caller's stop word ended it
 };
 
 template <class T>
 using Expected = std::expected<T, Error>;
 
 inline std::unexpected<Error> fail(std::string message, std::string hint = {}) {
-  return std::unexpected(Error{std::move(message), std::move(hint)});
+  return std::unexpected(Error{.message = std::move(message), .hint = std::move(hint)});
 }
 
 [[noreturn]] void report_bug(const char* condition, const char* file, int line);

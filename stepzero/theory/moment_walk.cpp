@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "stepzero/core/stop.hpp"
 #include "stepzero/graph/questions.hpp"
 #include "stepzero/ops/finite/add_adjoints.hpp"
 #include "stepzero/ops/finite/all.hpp"
@@ -115,9 +116,9 @@ void MomentWalk::restore(std::size_t i) {
   push(i);
 }
 
-bool MomentWalk::down(const SeeDown& see) {
+void MomentWalk::down(const SeeDown& see) {
   for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
-    if (stopped()) return false;
+    end_if_stopped();
     push(i);
     see(i, moments_[i]);
     if (!options_.keep_all && kept(i)) moments_[i].note.reset();
@@ -126,16 +127,15 @@ bool MomentWalk::down(const SeeDown& see) {
       if (last_use_[w] == i && !kept(w)) moments_[w] = {};
     }
   }
-  return true;
 }
 
-bool MomentWalk::up(std::size_t last, const Kernel& start, bool last_time, const SeeUp& see) {
+void MomentWalk::up(std::size_t last, const Kernel& start, bool last_time, const SeeUp& see) {
   std::ranges::fill(squares_, 0.0);
   std::ranges::fill(deviations_, 0.0);
   adjoints_[last].G = start;
   for (std::size_t i = last + 1; i-- > 0;) {
     if (adjoints_[i].G.empty()) continue;
-    if (stopped()) return false;
+    end_if_stopped();
     see(i, adjoints_[i], spreads_[i]);
     restore(i);
     for (const int wire : graph_.nodes[i].inputs) restore(static_cast<std::size_t>(wire));
@@ -144,7 +144,6 @@ bool MomentWalk::up(std::size_t last, const Kernel& start, bool last_time, const
     spreads_[i] = {};
     if (last_time || !kept(i)) moments_[i] = {};
   }
-  return true;
 }
 
 void MomentWalk::pull(std::size_t i) {

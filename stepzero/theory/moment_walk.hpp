@@ -1,22 +1,15 @@
 #pragma once
 // The walk over moments: kernels down the graph, kernels up. predict records what it sees on the way; a draw of a model's kernels
 // (predict_drawn) goes the same way.
-#include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
 
 #include "stepzero/graph/graph.hpp"
 #include "stepzero/schemes/scheme.hpp"
+#include "stepzero/signal/order.hpp"
 
 namespace stepzero {
-
-// Which terms of finite width the moments have.
-enum class Order : std::uint8_t {
-  limit,         // none: infinite width
-  fluctuations,  // how single draws differ, to first order in 1/width
-  draws,         // draws of the kernels as well, where gradients depend on them
-};
 
 // A field of a Fluctuation or a Response, to see what it is worth: what `hold` makes of it is what no draw differs by.
 struct FluctuationField {
@@ -31,20 +24,19 @@ class MomentWalk {
     Order order = Order::fluctuations;  // draws: kernels of one draw, the one that `effort` names
     bool keep_all = true;               // else streams and what mixes tokens stay in memory, everything else is made again on the way up
     std::function<Draws(std::size_t node, bool down)> effort = {};  // for rules that draw
-    std::function<bool()> stop = {};                                // asked at every node; true ends the walk
     const FluctuationField* without = nullptr;                      // a field that is held at every node
   };
 
   MomentWalk(const Graph& graph, const Batch& batch, const Assignment& laws, Options options);
 
-  // see(node, wire) as soon as a wire is made; it may change it. False: stopped.
+  // see(node, wire) as soon as a wire is made; it may change it.
   using SeeDown = std::function<void(std::size_t node, DownWire& wire)>;
-  bool down(const SeeDown& see);
+  void down(const SeeDown& see);
 
   // From node `last` on, whose gradient has the kernel `start`; see(node) when all of a node's gradient is there. last_time: the
   // moments are not needed again.
   using SeeUp = std::function<void(std::size_t node, const UpWire& gradient, const Spread& spread)>;
-  bool up(std::size_t last, const Kernel& start, bool last_time, const SeeUp& see);
+  void up(std::size_t last, const Kernel& start, bool last_time, const SeeUp& see);
 
   // Of a node whose wire is still needed, or kept.
   [[nodiscard]] const DownWire& moment(std::size_t node) const { return moments_[node]; }
@@ -59,7 +51,6 @@ class MomentWalk {
   void restore(std::size_t i);
   [[nodiscard]] bool kept(std::size_t i) const;
   [[nodiscard]] std::vector<const DownWire*> inputs_of(const Node& node) const;
-  [[nodiscard]] bool stopped() const { return options_.stop && options_.stop(); }
 
   const Graph& graph_;
   const Batch& batch_;

@@ -59,7 +59,6 @@ class Recorder {
               {.order = options.order == Order::limit ? Order::limit : Order::fluctuations,
                .keep_all = batch.tokens() <= 256,
                .effort = [this](std::size_t node, bool down) { return down ? draws_down(node) : draws(node); },
-               .stop = options.stop,
                .without = options.without}) {
     signal_.scheme = name;
     for (std::size_t i = 0; i < graph.params.size(); ++i) {
@@ -70,22 +69,42 @@ class Recorder {
 
   Signal run() {
     std::size_t attention = 0;
-    if (!walk_.down([&](std::size_t i, const DownWire& m) { see_down(i, m, attention); })) return std::move(signal_);
-    if (options_.jacobians) jacobians();
     const std::size_t last = graph_.nodes.size() - 1;
+    const double nodes = static_cast<double>(graph_.nodes.size());
+    walk_.down([&](std::size_t i, const DownWire& m) {
+      see_down(i, m, attention);
+      tell(0.5 * static_cast<double>(i) / nodes);
+    });
+    if (options_.jacobians) jacobians();
     const Kernel start = Kernel::from(batch_.tokens(), [](Index, Index) { return 1.0; });
-    if (!walk_.up(last, start, true, [&](std::size_t i, const UpWire& d, const Spread& spread) {
-          if (i != last) record(signal_.nodes[i], d, spread, channels_of(graph_.nodes[i].op));
-        }))
-      return std::move(signal_);
+    walk_.up(last, start, true, [&](std::size_t i, const UpWire& d, const Spread& spread) {
+      if (i != last) record(signal_.nodes[i], d, spread, channels_of(graph_.nodes[i].op));
+      tell(1 - 0.5 * static_cast<double>(i) / nodes);
+    });
     parameters();
     if (options_.order == Order::draws && options_.effort >= 1)
-      signal_.kernel_draws = refine_by_draws(graph_, batch_, laws_, signal_, options_.stop);
+      signal_.kernel_draws = refine_by_draws(graph_, batch_, laws_, signal_, [&](double share) { tell_of_draws(share); });
     fill_growth(signal_, &Value::predicted);
+    if (options_.order == Order::limit) forget_spreads();
+    if (options_.progress) options_.progress(1);
     return std::move(signal_);
   }
 
  private:
+  // The walk is the first half of a prediction that may draw.
+  void tell(double share) const {
+    if (options_.progress) options_.progress(options_.order == Order::draws ? share / 2 : share);
+  }
+  void tell_of_draws(double share) const {
+    if (options_.progress) options_.progress((1 + share) / 2);
+  }
+
+  // At infinite width every draw is the same.
+  void forget_spreads() {
+    for_each_value(signal_, [](Value& value, Average, const auto&, const char*) { value.spread.reset(); });
+    for (JacobianSignal& j : signal_.jacobians) j.square.spread.reset();
+  }
+
   [[nodiscard]] double effort() const {
     const double tokens = static_cast<double>(batch_.tokens());
     // about a second on two cores; more for many tokens, and for few, where heads differ more from draw to draw

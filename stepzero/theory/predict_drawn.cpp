@@ -16,8 +16,8 @@ namespace {
 // Draws kernels of whole models.
 class Drawer {
  public:
-  Drawer(const Graph& graph, const Batch& batch, const Assignment& laws, const std::function<bool()>& stop)
-      : graph_(graph), batch_(batch), laws_(laws), stop_(stop), samples_(graph.nodes.size(), false) {
+  Drawer(const Graph& graph, const Batch& batch, const Assignment& laws)
+      : graph_(graph), batch_(batch), laws_(laws), samples_(graph.nodes.size(), false) {
     std::vector<ChannelLaw> of;  // the law of each wire's channels
     std::vector<bool> law;       // whether its kernel is that law
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -52,12 +52,11 @@ class Drawer {
 
   [[nodiscard]] Numbers draw(Index single) const {
     const auto draws = [&](std::size_t node, bool) { return Draws{node, 0, single}; };
-    MomentWalk walk(graph_, batch_, laws_, {.order = Order::draws, .keep_all = true, .effort = draws, .stop = stop_});
+    MomentWalk walk(graph_, batch_, laws_, {.order = Order::draws, .keep_all = true, .effort = draws});
     Numbers out{std::vector<double>(graph_.nodes.size(), 0.0), std::vector<double>(graph_.params.size(), 0.0)};
-    const bool down = walk.down([&](std::size_t i, DownWire& m) {
+    walk.down([&](std::size_t i, DownWire& m) {
       if (samples_[i]) m.K = gram_of_channels(m.K, m.width, draws(i, true));
     });
-    if (!down) return out;
     walk.up(graph_.nodes.size() - 1, Kernel::from(batch_.tokens(), [](Index, Index) { return 1.0; }), true,
             [&](std::size_t i, const UpWire& d, const Spread&) { out.nodes[i] = d.G.trace(); });
     out.params = walk.squares();
@@ -68,7 +67,6 @@ class Drawer {
   const Graph& graph_;
   const Batch& batch_;
   const Assignment& laws_;
-  const std::function<bool()>& stop_;
   bool possible_ = true;
   std::vector<bool> samples_;  // nodes whose Gram matrix is drawn
 };
@@ -105,10 +103,11 @@ bool nearly_all_sure(const std::vector<Mean>& list) {
 
 }  // namespace
 
-Index refine_by_draws(const Graph& graph, const Batch& batch, const Assignment& laws, Signal& signal, const std::function<bool()>& stop) {
+Index refine_by_draws(const Graph& graph, const Batch& batch, const Assignment& laws, Signal& signal,
+                      const std::function<void(double)>& progress) {
   constexpr double effort = 1.2e11;  // a second and a half on two cores
   constexpr Index together = 16, least = 64, most = 1024;
-  const Drawer drawer(graph, batch, laws, stop);
+  const Drawer drawer(graph, batch, laws);
   const double cost = drawer.cost(signal.nodes.back().forward.second_moment.predicted.value_or(0));
   const Index affords = drawer.possible() ? static_cast<Index>(std::min(effort / cost, static_cast<double>(most))) : 0;
   if (affords < least) return 0;
@@ -117,12 +116,12 @@ Index refine_by_draws(const Graph& graph, const Batch& batch, const Assignment& 
   Index n = 0;
   while (n + together <= affords && !(n >= least && nearly_all_sure(nodes) && nearly_all_sure(params))) {
     parallel_for(together, [&](Index i) { slots[static_cast<std::size_t>(i)] = drawer.draw(n + i); });
-    if (stop && stop()) return n;
     for (std::size_t i = 0; i < slots.size(); i += 2) {
       for (std::size_t k = 0; k < nodes.size(); ++k) nodes[k].add(slots[i].nodes[k], slots[i + 1].nodes[k]);
       for (std::size_t k = 0; k < params.size(); ++k) params[k].add(slots[i].params[k], slots[i + 1].params[k]);
     }
     n += together;
+    if (progress) progress(static_cast<double>(n) / static_cast<double>(affords));
   }
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     auto& to = signal.nodes[i].backward;

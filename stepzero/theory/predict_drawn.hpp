@@ -15,8 +15,8 @@
 namespace stepzero {
 
 // Corrects the predicted gradients of `signal` and returns the number of draws: 0 if the model has ops or laws that cannot be drawn,
-// or if too few draws can be afforded. stop: true ends it, and the signal is to be thrown away.
+// or if too few draws can be afforded. progress: told the share of the draws that are done.
 Index refine_by_draws(const Graph& graph, const Batch& batch, const Assignment& laws, Signal& signal,
-                      const std::function<bool()>& stop = {});
+                      const std::function<void(double)>& progress = {});
 
 }  // namespace stepzero

@@ -125,8 +125,13 @@ Expected<Signal> predict_any(const Graph& graph, const Architecture& a, const Ba
     return predict(graph, a, batch, scheme, options);
   }
   if (auto fits = check_kernels(graph, a, first_tokens(batch, n)); !fits) return std::unexpected(fits.error());
-  std::array<Signal, 4> at;  // n/8, n/4, n/2, n
-  for (std::size_t i = 0; i < at.size(); ++i) at[i] = predict(graph, a, first_tokens(batch, n >> (at.size() - 1 - i)), scheme, options);
+  std::array<Signal, 4> at;                                         // n/8, n/4, n/2, n
+  constexpr std::array<double, 5> share = {0, 0.05, 0.15, 0.4, 1};  // of the whole work, before each
+  for (std::size_t i = 0; i < at.size(); ++i) {
+    PredictOptions part = options;
+    if (options.progress) part.progress = [&, i](double x) { options.progress(share[i] + x * (share[i + 1] - share[i])); };
+    at[i] = predict(graph, a, first_tokens(batch, n >> (at.size() - 1 - i)), scheme, part);
+  }
   Signal same_step = carry_on(at[0], at[1], at[2], 1);
   const auto missed = misses(same_step, at[3]);
   Signal out = carry_on(at[1], at[2], at[3], std::log2(static_cast<double>(batch.length) / static_cast<double>(n)));

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "stepzero/core/parallel.hpp"
+#include "stepzero/core/stop.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/graph/graph.hpp"
 #include "stepzero/io/output.hpp"
@@ -83,7 +84,7 @@ class Maker {
       const std::size_t param = shard.params[k];
       const Piece tensor{param, 0, static_cast<std::uint64_t>(graph_.params[param].size()), layout.offsets[k]};
       if (assignment_.structured(param)) {
-        if (options_.stop && options_.stop()) return {};
+        end_if_stopped();
         if (auto done = write_whole(tensor, file); !done) return done;
         continue;
       }
@@ -92,7 +93,6 @@ class Maker {
     }
     parallel_for(ends.empty() ? 0 : ends.back(), [&](Index i) {
       if (over_) return;
-      if (options_.stop && options_.stop()) over_ = true;
       const auto k = static_cast<std::size_t>(std::ranges::upper_bound(ends, i) - ends.begin());
       const std::uint64_t first = static_cast<std::uint64_t>(i - (k == 0 ? 0 : ends[k - 1])) * kPiece;
       const Piece& tensor = tensors[k];
@@ -233,7 +233,6 @@ class Checkpoint {
     for (std::size_t i = 0; i < shards_.size(); ++i) {
       if (!mine(i)) continue;
       if (auto done = write_shard(shards_[i], done_bytes, total); !done) return std::unexpected(done.error());
-      if (report_.stopped) return report_;
       done_bytes += static_cast<double>(shards_[i].bytes);
     }
     if (auto done = finish(); !done) return std::unexpected(done.error());
@@ -286,8 +285,6 @@ class Checkpoint {
     if (auto done = file->write_at(0, std::as_bytes(std::span(layout->head))); !done) return done;
     Maker maker(graph_, assignment_, options_, before, total);
     if (auto done = maker.write(shard, *layout, *file); !done) return done;
-    report_.stopped = options_.stop && options_.stop();
-    if (report_.stopped) return {};  // the file goes with the object
     const auto done = file->commit(layout->file_bytes);
     const bool kept = !done && directory_ && is_whole(path, *layout);  // another maker was faster
     if (!done && !kept) return done;

@@ -1,6 +1,6 @@
 #pragma once
 // Writes the weights of a model: one file, or a directory of shards with an index. Numbers are made and written in
-// pieces by all threads at once, so memory does not grow with the model.
+// pieces by all threads at once, so memory does not grow with the model. One that is stopped (core/stop.hpp) leaves nothing half-done.
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -24,7 +24,6 @@ struct CheckpointOptions {
   std::map<std::string, std::string> metadata = {};
   std::string config = {};  // the text of config.json; empty: none is written
   std::function<void(double bytes, double total)> progress = {};
-  std::function<bool()> stop = {};  // asked between pieces; true: give up, leave nothing half-done
 };
 
 struct CheckpointFile {
@@ -37,7 +36,6 @@ struct CheckpointReport {
   std::vector<CheckpointFile> files;  // of this maker
   std::uint64_t tensors = 0;
   std::size_t shards_missing = 0;  // that other makers have yet to write
-  bool stopped = false;
 };
 
 Expected<CheckpointReport> write_checkpoint(const Graph& graph, const Assignment& assignment, const CheckpointOptions& options);

@@ -9,7 +9,8 @@
               by the head
 3. links      each relative link of the Markdown pages points to a file
 4. paths      no text file names a home or workspace directory
-5. folders    the includes between the folders of stepzero/ are those that ARCHITECTURE.md draws, and none goes back
+5. headers    the public headers of cmake/headers.cmake are stepzero.hpp and what it includes
+6. folders    the includes between the folders of stepzero/ are those that ARCHITECTURE.md draws, and none goes back
 """
 import os
 import re
@@ -155,6 +156,17 @@ def check_paths(report, root):
         report.check(not bad, name, "names a directory of one machine, " + ", ".join(bad[:5]))
 
 
+def check_headers(report, root):
+    listed = set(re.findall(r"stepzero/[\w/]+\.hpp", read(root / "cmake" / "headers.cmake")))
+    included, new = set(), {"stepzero/stepzero.hpp"}
+    while new:
+        included |= new
+        new = {name for header in new for name in re.findall(r'^#include "(stepzero/[^"]+)"', read(root / header), re.M)} - included
+    report.check(listed == included, "cmake/headers.cmake", f"differs from what stepzero.hpp includes: {', '.join(sorted(listed ^ included))}")
+    inside = [name for name in sorted(included) if name.split("/")[1] in {"ops", "kernels", "theory", "pass"}]
+    report.check(not inside, "stepzero/stepzero.hpp", f"shows the inside: {', '.join(inside)}")
+
+
 def folder_edges(root):
     """{folder: {folders that its files include}}"""
     edges = {}
@@ -197,6 +209,7 @@ def main():
         check_op(report, root, path)
     check_links(report, root)
     check_paths(report, root)
+    check_headers(report, root)
     check_folders(report, root)
     print(f"{report.passed} passed, {report.failed} failed")
     return 1 if report.failed else 0

@@ -1,5 +1,9 @@
 // The program's views from outside: files that appear whole or not at all, exit codes, help.
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -144,6 +148,63 @@ TEST_F(Views, CompletionsAndManual) {
   EXPECT_TRUE(manual.out.starts_with(".TH STEPZERO 1"));
   EXPECT_THAT(manual.out, AllOf(HasSubstr("\\fB\\-\\-scheme\\fR"), HasSubstr("rank\\-collapse"), HasSubstr(".SH EXIT STATUS")));
   EXPECT_EQ(manual.out.find("\n'"), std::string::npos) << "a line that roff would read as a request";
+}
+
+TEST_F(Views, OrdersOfAPrediction) {
+  const auto predict = [&](const std::string& order) {
+    Args args = tiny("predict", {"--json"});
+    if (!order.empty()) args.insert(args.end(), {"--order", order});
+    const Result r = run(args);
+    EXPECT_EQ(r.code, 0) << r.err;
+    return nlohmann::json::parse(r.out);
+  };
+  const auto limit = predict("limit"), fluctuations = predict("fluctuations"), draws = predict("draws");
+  EXPECT_EQ(limit.dump().find("\"spread\""), std::string::npos) << "a limit does not vary";
+  EXPECT_EQ(limit.value("kernel_draws", 0), 0);
+  EXPECT_GT(fluctuations["gradient_norm"]["spread"], 0);
+  EXPECT_EQ(fluctuations.value("kernel_draws", 0), 0);
+  EXPECT_GT(draws.value("kernel_draws", 0), 0);
+  const auto norm = [](const nlohmann::json& j) { return j["gradient_norm"]["predicted"].get<double>(); };
+  EXPECT_NE(norm(limit), norm(fluctuations));
+  EXPECT_NE(norm(fluctuations), norm(draws));
+  EXPECT_EQ(predict(""), draws) << "the default";
+  const Result wrong = run(tiny("predict", {"--order", "first"}));
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, AllOf(HasSubstr("limit"), HasSubstr("fluctuations"), HasSubstr("draws")));
+  EXPECT_THAT(run({"completions", "bash"}).out, HasSubstr("\"limit fluctuations draws\""));
+}
+
+// Words without marks, line breaks and roff's backslashes.
+std::string plain(std::string text) {
+  std::erase_if(text, [](char c) { return c == '`' || c == '\\'; });
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
+// One list behind all three.
+TEST_F(Views, ExitCodesAreTheSameInHelpManualAndReadme) {
+  const std::string help = run({"--help"}).out, manual = run({"manual"}).out;
+  std::ifstream file(STEPZERO_SOURCE_DIR "/README.md");
+  const std::string readme(std::istreambuf_iterator<char>(file), {});
+  const std::size_t start = help.find("Exit codes: ");
+  ASSERT_NE(start, std::string::npos);
+  const std::string line = plain(help.substr(start, help.find("Examples:") - start));
+  const std::string codes = line.substr(0, line.find_last_of('.') + 1);
+  EXPECT_THAT(codes, AllOf(HasSubstr("1 findings (compare, diff, claims, audit, --fail-on)"), HasSubstr(" 75 another process")));
+  EXPECT_THAT(plain(readme), HasSubstr(codes));
+  const std::string status = manual.substr(manual.find(".SH EXIT STATUS"));
+  std::size_t n = 0;
+  for (std::size_t at = codes.find(": ") + 2; at < codes.size(); ++n) {
+    // "1 findings (a, b), " ends where the next number begins
+    std::size_t end = at;
+    do end = codes.find(", ", end + 1);
+    while (end != std::string::npos && std::isdigit(static_cast<unsigned char>(codes[end + 2])) == 0);
+    const std::string entry = codes.substr(at, std::min(end, codes.size() - 1) - at);
+    const std::size_t space = entry.find(' ');
+    EXPECT_THAT(plain(status), HasSubstr(".TP .B " + entry.substr(0, space) + " " + entry.substr(space + 1) + " .")) << entry;
+    at = end == std::string::npos ? codes.size() : end + 2;
+  }
+  EXPECT_EQ(n, 7U);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "stepzero/kernels/decompose.hpp"
 #include "stepzero/ops/attention.hpp"
+#include "stepzero/ops/finite/all.hpp"
 #include "stepzero/ops/heads.hpp"
 #include "stepzero/ops/rotary.hpp"
 
@@ -122,7 +123,7 @@ class TurnedAttention : public testing::TestWithParam<TurnedCase> {
     Rotary turn = rotary_;
     turn.heads = 64;
     const std::array<const DownWire*, 1> side = {&k};
-    DownWire turned = turn.push({batch_, side, {}});
+    DownWire turned = push_finite(turn, {batch_, side, {}});
     turned.note = turn.note({batch_, side, {}});
     const std::array<const DownWire*, 3> x = {&turned, &turned, &v};
     const DownWire y = op_.push({batch_, x, {}});
@@ -325,7 +326,7 @@ TEST_P(TurnedAttention, OfSingleDrawsKeepsTheSumOverTokens) {
   Rotary turn = rotary_;
   turn.heads = 2;
   const std::array<const DownWire*, 1> side = {&k};
-  DownWire turned = turn.push({batch_, side, {}});
+  DownWire turned = push_finite(turn, {batch_, side, {}});
   turned.note = turn.note({batch_, side, {}});
   const std::array<const DownWire*, 3> x = {&turned, &turned, &v};
   double sum = 0, known = 0, sizes = 0, known_sizes = 0;
