@@ -112,7 +112,8 @@ std::string page(const Result& result, std::size_t terminal) {
   const Claim& c = *result.claim;
   const std::size_t width = std::min<std::size_t>(terminal, 110);
   const Verdict verdict = result.evidence.verdict();
-  std::string out = fmt::format("{}: {}\n\n{}  ({})\n\n", c.id, to_string(verdict), wrap(c.statement, width, 2), source_text(c.source));
+  std::string out = fmt::format("{}: {}\n\n{}{}\n", c.id, to_string(verdict), wrap(c.statement, width, 2),
+                                wrap(fmt::format("({})", source_text(c.source)), width, 2, 1));
   out += part("Tested", c.tested, width);
   if (verdict == Verdict::holds_if) out += part("Holds if", c.condition, width);
   if (!c.correction.empty()) out += part(c.recorded == Verdict::fails ? "Instead" : "More exactly", c.correction, width);
