@@ -62,14 +62,16 @@ void multiply_in_pieces(Trans ta, Trans tb, float alpha, View<const float> a, Vi
 using Method = void (*)(Trans, Trans, float, View<const float>, View<const float>, float, View<float>);
 
 // By the shape alone. Tiles are for what is long enough along all three sides. With vectors of 512 bits oneDNN is near the roof but for
-// small Gram matrices, and large gradients of weights are best split by itself, over their entries. With shorter ones kernels of our own
+// small Gram matrices, and large gradients of weights are best split by itself, over their entries; but the largest go in pieces, of the
+// same bits, between which a computation can end. With shorter ones kernels of our own
 // take a fifth less time at 256 tokens, and half as much for the gradients of a long sequence's keys and values (docs/performance.md).
 Method method_for(Trans ta, Trans tb, Index rows, Index cols, Index inner) {
   static const bool wide = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
   const bool worth_packing = std::min(rows, cols) >= 96 && rows * cols * inner > (Index{1} << 22);
   if (kernels::has_tiles() && std::min(rows, cols) >= 64 && inner >= 192) return kernels::tile_product;
   if (wide && tb == Trans::yes && worth_packing && std::max(rows, cols) <= 512) return kernels::packed_product;
-  if (wide) return ta == Trans::yes && rows * cols >= (Index{1} << 16) ? multiply : multiply_in_pieces;
+  const bool split_by_itself = ta == Trans::yes && rows * cols >= (Index{1} << 16) && rows * cols < (Index{1} << 24);
+  if (wide) return split_by_itself ? multiply : multiply_in_pieces;
   if (ta == Trans::yes && rows >= 384 && kernels::is_small(1, cols, inner)) return kernels::small_product;
   return worth_packing ? kernels::packed_product : multiply_in_pieces;
 }
