@@ -191,7 +191,6 @@ TEST_F(Views, ExitCodesAreTheSameInHelpManualAndReadme) {
   const std::string line = plain(help.substr(start, help.find("Examples:") - start));
   const std::string codes = line.substr(0, line.find_last_of('.') + 1);
   EXPECT_THAT(codes, AllOf(HasSubstr("1 findings (compare, diff, claims, audit, --fail-on)"), HasSubstr(" 75 another process")));
-  EXPECT_THAT(plain(readme), HasSubstr(codes));
   const std::string status = manual.substr(manual.find(".SH EXIT STATUS"));
   std::size_t n = 0;
   for (std::size_t at = codes.find(": ") + 2; at < codes.size(); ++n) {
@@ -201,6 +200,7 @@ TEST_F(Views, ExitCodesAreTheSameInHelpManualAndReadme) {
     while (end != std::string::npos && std::isdigit(static_cast<unsigned char>(codes[end + 2])) == 0);
     const std::string entry = codes.substr(at, std::min(end, codes.size() - 1) - at);
     const std::size_t space = entry.find(' ');
+    EXPECT_THAT(plain(readme), HasSubstr("| " + entry.substr(0, space) + " | " + entry.substr(space + 1) + " |")) << entry;
     EXPECT_THAT(plain(status), HasSubstr(".TP .B " + entry.substr(0, space) + " " + entry.substr(space + 1) + " .")) << entry;
     at = end == std::string::npos ? codes.size() : end + 2;
   }

@@ -196,7 +196,7 @@ TEST_F(Users, explain_knows_findings) {
 
 TEST_F(Users, a_failing_claim_shows_the_statements_numbers) {
   const json claims = json::parse(run({"claims", "pe-norm", "--json"}).out)["claims"];
-  EXPECT_THAT(run({"claims", "pe-norm"}).out, AllOf(HasSubstr("the document that analyses"), HasSubstr("003_96ebd8648173a638.txt")));
+  EXPECT_THAT(run({"claims", "pe-norm"}).out, AllOf(HasSubstr("the document on initialization"), HasSubstr("003_96ebd8648173a638.txt")));
   ASSERT_EQ(claims[0]["verdict"], "fails");
 }
 

@@ -30,6 +30,7 @@ struct FluctuationCase {
   AnyOp op;
   std::vector<Index> inputs = {wide};
   std::vector<Law> laws = {};
+  bool apart = false;         // the inputs' sizes vary each on its own
   bool own_channels = false;  // cosines vary by the wire's own channels alone
   Index channels = wide;
 
@@ -48,11 +49,11 @@ std::vector<FluctuationCase> fluctuation_cases() {
       {"softcap", Softcap{.width = wide, .cap = 1.5}},
       {"clip", Clip{.width = wide, .most = 1.5}},
       {"multiply", Multiply{.width = wide}, {wide, wide}},
-      {"residual", Residual{.width = wide, .skip_scale = 1.2, .branch_scale = 0.7}, {wide, wide}},
+      {"residual", Residual{.width = wide, .skip_scale = 1.2, .branch_scale = 0.7}, {wide, wide}, {}, true},
       {"scale", Scale{.width = wide, .factor = 0.3}},
       {"gain", Gain{.width = wide}, {wide}, {{0.5, 0.01}}},
       {"dropout", Dropout{.width = wide, .p = 0.2, .node = 1}},
-      {"position", LearnedPosition{.positions = 2, .width = n}, {n}, {{0, 1}}, true},
+      {"position", LearnedPosition{.positions = 2, .width = n}, {n}, {{0, 1}}, false, true},
   };
 }
 
@@ -72,9 +73,8 @@ class Witness {
     Seen seen;
     for (Index d = 0; d < draws; ++d) {
       batch_.seed = static_cast<std::uint64_t>(d);
-      const auto [size, cosine] = draw_kernel(d);
       std::vector<Tensor<float>> x, theta;
-      for (std::size_t k = 0; k < case_.inputs.size(); ++k) x.push_back(tokens(d, k, size, cosine));
+      for (std::size_t k = 0; k < case_.inputs.size(); ++k) x.push_back(tokens(d, k, case_.apart ? k : 0));
       const Tensor<float> y = forward(d, x, theta);
       add(y, seen);
     }
@@ -108,9 +108,9 @@ class Witness {
     return z;
   }
 
-  [[nodiscard]] std::pair<double, double> draw_kernel(Index d) const {
+  [[nodiscard]] std::pair<double, double> draw_kernel(Index d, std::size_t which) const {
     if (varies_ == Varies::sizes) {
-      const double u = static_cast<double>(normals(d, "size", 1, 1, std::sqrt(drift))(0, 0)) - drift / 2;
+      const double u = static_cast<double>(normals(d, "size" + std::to_string(which), 1, 1, std::sqrt(drift))(0, 0)) - drift / 2;
       return {std::exp(u), rho};
     }
     if (case_.own_channels) return {1, rho};
@@ -125,7 +125,8 @@ class Witness {
     return {1, ab / std::sqrt(aa * bb)};
   }
 
-  [[nodiscard]] Tensor<float> tokens(Index d, std::size_t input, double size, double cosine) const {
+  [[nodiscard]] Tensor<float> tokens(Index d, std::size_t input, std::size_t size_of) const {
+    const auto [size, cosine] = draw_kernel(d, size_of);
     Tensor<float> x = normals(d, "x" + std::to_string(input), 2, case_.inputs[input], std::sqrt(size));
     const auto a = static_cast<float>(cosine), b = static_cast<float>(std::sqrt(1 - cosine * cosine));
     for (Index c = 0; c < x.cols(); ++c) x(1, c) = a * x(0, c) + b * x(1, c);
@@ -165,15 +166,15 @@ class Witness {
   Batch batch_;
 };
 
-// The rule leaves out what is of second order in the variance of a cosine, a few per cent here.
-constexpr double allowed = 0.12;
+// The rule leaves out what is of second order in the variance of a cosine, a few per cent here. Nothing that passes does so still when it
+// is a fifth larger or smaller: 1.2 * 0.91 > 1.09.
+constexpr double allowed = 0.09;
 
 class Fluctuations : public ::testing::TestWithParam<FluctuationCase> {};
 
 void expect_ratio(double predicted, double measured, const char* what) {
   const double ratio = predicted / measured;
   EXPECT_TRUE(std::abs(ratio - 1) <= allowed) << what << ": variance predicted " << predicted << ", measured " << measured;
-  EXPECT_FALSE(std::abs(1.2 * ratio - 1) <= allowed && std::abs(ratio / 1.2 - 1) <= allowed) << what << ": 20 % would not be seen";
 }
 
 TEST_P(Fluctuations, OfCosinesAreThoseOfDraws) {

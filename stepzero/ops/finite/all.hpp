@@ -1,6 +1,7 @@
 #pragma once
 // All rules of finite width, and draws of whole models: what the walks over moments use.
 #include "stepzero/ops/attention.hpp"
+#include "stepzero/ops/finite/fresh.hpp"
 #include "stepzero/ops/finite/function.hpp"
 #include "stepzero/ops/finite/linear.hpp"
 #include "stepzero/ops/finite/multiply.hpp"
