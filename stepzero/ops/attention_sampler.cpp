@@ -203,7 +203,7 @@ class Sampler : public HeadMaker {
       return list.mean(i) > 0 ? list.variance(i) / (list.mean(i) * list.mean(i) * static_cast<double>(op_.heads)) : 0;
     };
     const auto side = [&](std::size_t part, double own, const Kernel& K) {
-      const Kernel g = mean(part);
+      const Kernel g = without_rounding(mean(part));
       const Kernel before = turns ? mean(part + 3) : g;
       UpWire d(Adjoint{g}, {.stretch = stretch(part), .weight_gain = gain(own, before, K)});
       TurnedBack back{turns ? with_sizes(before, before, g) : g, {}};

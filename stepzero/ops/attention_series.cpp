@@ -16,6 +16,7 @@
 #include "stepzero/kernels/product/gemm.hpp"
 #include "stepzero/ops/attention_moments.hpp"
 #include "stepzero/ops/attention_sight.hpp"
+#include "stepzero/ops/head_tools.hpp"
 #include "stepzero/ops/heads.hpp"
 #include "stepzero/ops/kernel_draw.hpp"
 
@@ -155,6 +156,10 @@ class Series {
     const double level = weights_level(gq, gk);
     up.spread = {{.level = level}, {.level = level}, {}};
     if (turn_ != nullptr) add_turned(G, y, tilt, queries.flat(), hv, hk, up);
+    for (UpWire* d : {&up.dx[0], &up.dx[1]}) {
+      d->G = without_rounding(d->G);
+      if (const auto* back = note_of<TurnedBack>(*d)) d->note = TurnedBack{without_rounding(back->G), {}};
+    }
     return up;
   }
 

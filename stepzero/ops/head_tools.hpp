@@ -20,6 +20,14 @@ inline Kernel with_sizes(const Kernel& x, const Kernel& drawn, const Kernel& siz
   return Kernel::from(x.tokens(), [&](Index t, Index s) { return x(t, s) * a[t] * a[s]; });
 }
 
+// Where tokens are alike, what they differ by cancels to rounding, and may fall below 0: such a token has no gradient.
+inline Kernel without_rounding(const Kernel& G) {
+  bool fine = true;
+  for (Index t = 0; t < G.tokens(); ++t) fine = fine && G(t, t) >= 0;
+  if (fine) return G;
+  return Kernel::from(G.tokens(), [&](Index t, Index s) { return G(t, t) > 0 && G(s, s) > 0 ? G(t, s) : 0; });
+}
+
 // One head after a rotation, or with direction -1 before it.
 inline Tensor<float> turned(const Tensor<float>& x, const Rotary& rotary, const Batch& batch, double direction) {
   Rotary one = rotary;
