@@ -8,7 +8,6 @@
 #include "stepzero/graph/questions.hpp"
 #include "stepzero/ops/finite/add_adjoints.hpp"
 #include "stepzero/ops/finite/all.hpp"
-#include "stepzero/theory/node_laws.hpp"
 
 namespace stepzero {
 
@@ -36,8 +35,8 @@ Pulled pull_op(const AnyOp& any, const PullDoor& door, Order order) {
           return up;
         }
         Pulled up = order == Order::draws ? pull_drawn(op, door) : pull_finite(op, door);
-        for (UpWire& d : up.dx) {
-          if (order == Order::draws) d.r.settle();
+        if (order == Order::draws) {
+          for (UpWire& d : up.dx) d.r.settle();
         }
         return up;
       },
@@ -71,10 +70,11 @@ std::span<const FluctuationField> fluctuation_fields() {
   return fields;
 }
 
-MomentWalk::MomentWalk(const Graph& graph, const Batch& batch, const Assignment& laws, Options options)
+MomentWalk::MomentWalk(const Graph& graph, const Batch& batch, const NodeLaws& laws, Options options)
     : graph_(graph),
       batch_(batch),
       options_(std::move(options)),
+      theta_(laws),
       moments_(graph.nodes.size()),
       adjoints_(graph.nodes.size()),
       spreads_(graph.nodes.size()),
@@ -82,7 +82,6 @@ MomentWalk::MomentWalk(const Graph& graph, const Batch& batch, const Assignment&
       squares_(graph.params.size(), 0.0),
       deviations_(graph.params.size(), 0.0) {
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    theta_.push_back(laws_of(graph, graph.nodes[i], laws));
     for (const int wire : graph.nodes[i].inputs) last_use_[static_cast<std::size_t>(wire)] = i;
   }
 }

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "stepzero/graph/graph.hpp"
-#include "stepzero/schemes/scheme.hpp"
 #include "stepzero/signal/order.hpp"
+#include "stepzero/theory/node_laws.hpp"
 
 namespace stepzero {
 
@@ -27,7 +27,8 @@ class MomentWalk {
     const FluctuationField* without = nullptr;                      // a field that is held at every node
   };
 
-  MomentWalk(const Graph& graph, const Batch& batch, const Assignment& laws, Options options);
+  // All that it is given but the options must outlive it.
+  MomentWalk(const Graph& graph, const Batch& batch, const NodeLaws& laws, Options options);
 
   // see(node, wire) as soon as a wire is made; it may change it.
   using SeeDown = std::function<void(std::size_t node, DownWire& wire)>;
@@ -55,7 +56,7 @@ class MomentWalk {
   const Graph& graph_;
   const Batch& batch_;
   Options options_;
-  std::vector<std::vector<Law>> theta_;  // of every node
+  const NodeLaws& theta_;
   std::vector<DownWire> moments_;
   std::vector<UpWire> adjoints_;
   std::vector<Spread> spreads_;  // of the adjoints

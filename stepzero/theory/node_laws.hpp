@@ -7,6 +7,8 @@
 
 namespace stepzero {
 
+using NodeLaws = std::vector<std::vector<Law>>;  // of every node of a graph
+
 inline std::vector<Law> laws_of(const Graph& graph, const Node& node, const Assignment& assignment) {
   std::vector<Law> list;
   for (const ParamUse& use : node.params) {
@@ -14,6 +16,12 @@ inline std::vector<Law> laws_of(const Graph& graph, const Node& node, const Assi
     const bool table = graph.params[static_cast<std::size_t>(use.param)].role == Role::token_embedding;
     list.push_back({d.mean, d.std() * d.std(), table});
   }
+  return list;
+}
+
+inline NodeLaws laws_of(const Graph& graph, const Assignment& assignment) {
+  NodeLaws list;
+  for (const Node& node : graph.nodes) list.push_back(laws_of(graph, node, assignment));
   return list;
 }
 

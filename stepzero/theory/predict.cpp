@@ -55,7 +55,8 @@ class Recorder {
         laws_(laws),
         options_(options),
         signal_(describe(graph, a, batch)),
-        walk_(graph, batch, laws,
+        theta_(laws_of(graph, laws)),
+        walk_(graph, batch, theta_,
               {.order = options.order == Order::limit ? Order::limit : Order::fluctuations,
                .keep_all = batch.tokens() <= 256,
                .effort = [this](std::size_t node, bool down) { return down ? draws_down(node) : draws(node); },
@@ -227,6 +228,7 @@ class Recorder {
   const Assignment& laws_;
   const PredictOptions& options_;
   Signal signal_;
+  NodeLaws theta_;
   MomentWalk walk_;
   struct {
     Kernel G;

@@ -15,7 +15,7 @@ struct PredictOptions {
   bool every_sequence = false;                // of a batch, where predict_any lets few stand for many (predict_batch.hpp)
   bool jacobians = false;                     // also: how a change of each layer's stream arrives at the last one. Costs a second way up
   const FluctuationField* without = nullptr;  // a field of the fluctuations that is held: for the table of docs/accuracy.md
-  Index longest = 0;                // tokens of a sequence whose kernels predict_any makes as they are; 0: 512, 256 where heads turn
+  Index longest = 0;  // tokens of a sequence whose kernels predict_any makes as they are; 0: 512, 256 where heads turn
   std::function<void(double share)> progress = {};  // called after every node and every few draws, at last with 1
 };
 

@@ -17,7 +17,7 @@ namespace {
 class Drawer {
  public:
   Drawer(const Graph& graph, const Batch& batch, const Assignment& laws)
-      : graph_(graph), batch_(batch), laws_(laws), samples_(graph.nodes.size(), false) {
+      : graph_(graph), batch_(batch), theta_(laws_of(graph, laws)), samples_(graph.nodes.size(), false) {
     std::vector<ChannelLaw> of;  // the law of each wire's channels
     std::vector<bool> law;       // whether its kernel is that law
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -52,7 +52,7 @@ class Drawer {
 
   [[nodiscard]] Numbers draw(Index single) const {
     const auto draws = [&](std::size_t node, bool) { return Draws{node, 0, single}; };
-    MomentWalk walk(graph_, batch_, laws_, {.order = Order::draws, .keep_all = true, .effort = draws});
+    MomentWalk walk(graph_, batch_, theta_, {.order = Order::draws, .keep_all = true, .effort = draws});
     Numbers out{std::vector<double>(graph_.nodes.size(), 0.0), std::vector<double>(graph_.params.size(), 0.0)};
     walk.down([&](std::size_t i, DownWire& m) {
       if (samples_[i]) m.K = gram_of_channels(m.K, m.width, draws(i, true));
@@ -66,7 +66,7 @@ class Drawer {
  private:
   const Graph& graph_;
   const Batch& batch_;
-  const Assignment& laws_;
+  NodeLaws theta_;
   bool possible_ = true;
   std::vector<bool> samples_;  // nodes whose Gram matrix is drawn
 };

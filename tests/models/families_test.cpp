@@ -194,8 +194,13 @@ TEST(Families, UnknownFamilyListsTheKnown) {
   const std::string text = refusal({{"model_type", "mamba"}});
   for (const char* part : {"mamba", "llama", "gpt_neox", "--like"}) EXPECT_NE(text.find(part), std::string::npos) << text;
   EXPECT_FALSE(import({{"model_type", "mamba"}, {"hidden_size", 64}}, "llama")) << "llama's default sizes are not this model's";
-  const auto a = import({{"model_type", "mamba"}, {"hidden_size", 64}, {"num_hidden_layers", 2}, {"num_attention_heads", 4},
-                         {"intermediate_size", 96}, {"vocab_size", 100}}, "llama");
+  const auto a = import({{"model_type", "mamba"},
+                         {"hidden_size", 64},
+                         {"num_hidden_layers", 2},
+                         {"num_attention_heads", 4},
+                         {"intermediate_size", 96},
+                         {"vocab_size", 100}},
+                        "llama");
   ASSERT_TRUE(a);
   EXPECT_EQ(a->family, "llama");
   EXPECT_EQ(a->width, 64);
