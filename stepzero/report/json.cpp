@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "stepzero/report/json_parts.hpp"
 
 namespace stepzero {
@@ -40,6 +42,24 @@ Json json(const Architecture& a, Index parameters) {
           {"tied", a.tied},
           {"init_std", a.init_std},
           {"changes", a.changes}};
+}
+
+std::string embedded(const Json& json) {
+  std::string out;
+  for (const char c : json.dump(-1, ' ', true, Json::error_handler_t::replace)) {
+    if (c == '<' || c == '>' || c == '&' || c == '\'')
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    else
+      out += c;
+  }
+  return out;
+}
+
+std::string filled(std::string_view page, const std::string& data) {
+  constexpr std::string_view slot = "\"STEPZERO_DATA\"";
+  const std::size_t at = page.find(slot);
+  STEPZERO_CHECK(at != std::string_view::npos);
+  return std::string(page.substr(0, at)) + data + std::string(page.substr(at + slot.size()));
 }
 
 std::string dump(const Json& json) { return json.dump(1, ' ', true, Json::error_handler_t::replace); }
