@@ -134,6 +134,7 @@ Index refine_by_draws(const Graph& graph, const Batch& batch, const Assignment& 
   double total = 0;
   const double rounding = 1e-6 * *signal.gradient_norm.predicted;  // a gradient of 0 (the bias of k) stays 0
   for (std::size_t i = 0; i < params.size(); ++i) {
+    if (graph.params[i].frozen) continue;
     double& norm = *signal.parameters[i].gradient_norm.predicted;
     if (norm > rounding) norm = std::sqrt(params[i].meets(norm * norm));
     total += norm * norm;
