@@ -1,5 +1,6 @@
 #include "stepzero/weights/adapter.hpp"
 
+#include <cmath>
 #include <filesystem>
 #include <set>
 
@@ -115,11 +116,13 @@ std::string adapter_config(const Graph& graph, const Lora& lora, const std::stri
   std::set<std::string> names;
   for (const std::string& module : whole) names.insert(without.contains(last(module)) ? module : last(module));
   for (const std::string& name : names) targets.push_back(name);
+  const bool whole_number = lora.alpha == std::floor(lora.alpha);
+  const Json alpha = whole_number ? Json(static_cast<std::int64_t>(lora.alpha)) : Json(lora.alpha);
   const nlohmann::ordered_json config = {{"peft_type", "LORA"},
                                          {"task_type", "CAUSAL_LM"},
                                          {"base_model_name_or_path", model},
                                          {"r", lora.rank},
-                                         {"lora_alpha", lora.alpha},
+                                         {"lora_alpha", alpha},
                                          {"use_rslora", lora.root},
                                          {"target_modules", targets},
                                          {"fan_in_fan_out", in_out},
