@@ -18,7 +18,8 @@ std::string check_seed(const std::string& text);
 
 // What --lora does, for --help.
 inline constexpr const char* lora_help =
-    "adapters (LoRA) beside chosen matrices, all else frozen: rank=8,alpha=16,roles=query,value; also modules=q_proj,..., roles=all-linear, "
+    "adapters (LoRA) beside chosen matrices, all else frozen: rank=8,alpha=16,roles=query,value; also modules=q_proj,..., "
+    "roles=all-linear, "
     "rslora=true, a_std=, b_std=";
 
 // "1e3" -> "1000"; anything else as it is

@@ -123,7 +123,8 @@ Expected<CheckpointOptions> options_of(const InitFlags& flags, const Architectur
     return fail(fmt::format("--shard {} and a launcher of {} processes both share the work out", flags.shard, team.size),
                 "leave --shard away: each process makes its part");
   }
-  return checkpoint_options({.model = flags.model, .set = flags.set, .scheme = flags.scheme, .like = flags.like, .lora = flags.lora}, a, graph,
+  return checkpoint_options({.model = flags.model, .set = flags.set, .scheme = flags.scheme, .like = flags.like, .lora = flags.lora}, a,
+                            graph,
                             {.path = flags.output,
                              .seed = flags.seed,
                              .dtype = flags.dtype,
@@ -179,7 +180,8 @@ void declare_init(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<InitFlags>();
   verb->add_option("MODEL", flags->model, "a preset (stepzero models), a Hugging Face config.json, or a directory that holds one")
       ->required();
-  verb->add_option("-o,--output", flags->output, "a file *.safetensors, or a directory: config.json, shards and their index; of adapters adapter_config.json and "
+  verb->add_option("-o,--output", flags->output,
+                   "a file *.safetensors, or a directory: config.json, shards and their index; of adapters adapter_config.json and "
                    "adapter_model.safetensors")
       ->required();
   verb->add_option("--like", flags->like, "read the config.json as one of this family, whatever model_type it names");

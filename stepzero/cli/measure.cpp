@@ -21,9 +21,12 @@ struct MeasureFlags : CommonFlags {
 int run(const MeasureFlags& flags) {
   auto setup = prepare(flags);
   if (!setup) return complain(setup.error());
-  auto signal = measure_with_progress(
-      *setup, flags,
-      {.weights = flags.weights, .adapter = flags.adapter, .weightless = flags.weightless, .stream = flags.stream, .dtype = dtype_of(flags.dtype).value()});
+  auto signal = measure_with_progress(*setup, flags,
+                                      {.weights = flags.weights,
+                                       .adapter = flags.adapter,
+                                       .weightless = flags.weightless,
+                                       .stream = flags.stream,
+                                       .dtype = dtype_of(flags.dtype).value()});
   if (!signal) return complain(signal.error());
   if (flags.dtype != "f32") signal->dtype = flags.dtype;
   signal->tokens = input_name(flags.input(), setup->batch);

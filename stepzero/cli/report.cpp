@@ -39,7 +39,8 @@ Expected<Signal> signal_of(const ReportFlags& flags, bool measured) {
   if (!theory) return theory;
   Signal signal = *std::move(theory);
   if (measured) {
-    const auto real = measure_with_progress(*setup, flags, {.weights = flags.weights, .adapter = flags.adapter, .weightless = flags.weightless});
+    const auto real =
+        measure_with_progress(*setup, flags, {.weights = flags.weights, .adapter = flags.adapter, .weightless = flags.weightless});
     if (!real) return real;
     signal = join(signal, *real);
     signal.weightless = flags.weightless;

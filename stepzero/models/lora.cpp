@@ -75,8 +75,7 @@ Expected<Lora> parse_lora(std::string_view text) {
     text.remove_prefix(std::min(text.size(), word.size() + 1));
     const std::size_t equals = word.find('=');
     const bool more = equals == std::string_view::npos;
-    if (more && key != "roles" && key != "modules")
-      return fail(fmt::format("--lora: \"{}\" is not key=value", show(word)), example);
+    if (more && key != "roles" && key != "modules") return fail(fmt::format("--lora: \"{}\" is not key=value", show(word)), example);
     if (!more) key = word.substr(0, equals);
     if (auto done = set(lora, key, more ? word : word.substr(equals + 1)); !done) return std::unexpected(done.error());
   }
@@ -132,7 +131,8 @@ class Adapters {
   [[nodiscard]] bool has_role(std::string_view role, std::size_t k) const {
     const Param& p = graph_.params[k];
     const bool fused = p.role == Role::query_key_value && p.parts.empty() && (role == "key" || role == "value");
-    return fused || role == to_string(p.role) || std::ranges::any_of(p.parts, [&](const Part& part) { return role == to_string(part.role); });
+    return fused || role == to_string(p.role) ||
+           std::ranges::any_of(p.parts, [&](const Part& part) { return role == to_string(part.role); });
   }
 
   // As peft compares: the whole name, or what stands behind a dot.

@@ -14,11 +14,11 @@ namespace stepzero {
 struct Lora {
   Index rank = 8;
   double alpha = 8;
-  bool root = false;                         // the neighbour's scale is alpha / sqrt(rank) (rsLoRA) rather than alpha / rank
-  std::vector<std::string> roles = {};       // "query", "value", ... or "all-linear"
-  std::vector<std::string> modules = {};     // names of modules, or how they end: "q_proj"
-  std::optional<double> down_std = {};       // A is drawn from a normal law; without it from a uniform one up to 1 / sqrt(inputs)
-  double up_std = 0;                         // B from a normal law; 0: B = 0
+  bool root = false;                      // the neighbour's scale is alpha / sqrt(rank) (rsLoRA) rather than alpha / rank
+  std::vector<std::string> roles = {};    // "query", "value", ... or "all-linear"
+  std::vector<std::string> modules = {};  // names of modules, or how they end: "q_proj"
+  std::optional<double> down_std = {};    // A is drawn from a normal law; without it from a uniform one up to 1 / sqrt(inputs)
+  double up_std = 0;                      // B from a normal law; 0: B = 0
 
   [[nodiscard]] double scale() const;
 };

@@ -58,8 +58,8 @@ struct LoraLinear {
       gemm(Trans::no, Trans::no, S(scale), piece(p.dy, i), up_matrix(p.theta, i), S(i == 0 ? 0 : 1), dh.view());  // (3)
     const View<const S> dh_view = std::as_const(dh).view();
     if (const auto& dx = p.dx[0]; dx.wanted()) gemm(Trans::no, Trans::no, S(1), dh_view, p.theta[first()], S(1), dx.d);  // (4)
-    product(S(1), dh_view, p.x[0], p.dtheta[first()]);                                                                  // (5)
-    for (Index i = 0; i < base.pieces; ++i) product(S(scale), piece(p.dy, i), p.keep, up_matrix(p.dtheta, i));          // (5)
+    product(S(1), dh_view, p.x[0], p.dtheta[first()]);                                                                   // (5)
+    for (Index i = 0; i < base.pieces; ++i) product(S(scale), piece(p.dy, i), p.keep, up_matrix(p.dtheta, i));           // (5)
   }
 
   template <class S>

@@ -280,7 +280,7 @@ class Measurement {
   Assignment laws_;
   int seeds_;
   std::optional<CheckpointFiles> file_, adapter_file_;
-  WeightMaker stored_, stored_adapter_;  // empty: drawn
+  WeightMaker stored_, stored_adapter_;       // empty: drawn
   std::vector<std::unique_ptr<Draw>> draws_;  // side by side
   PassOptions how_;
   FirstError broken_;

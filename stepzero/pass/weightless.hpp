@@ -15,7 +15,8 @@ struct Weightless {
     bool made = true;              // false: only `rows` of it exist, one after the other
     std::vector<Index> rows = {};  // ascending
   };
-  std::vector<std::variant<std::monostate, WeightlessLinear, WeightlessLora, SeenEmbedding, WeightlessExperts>> nodes;  // monostate: the node's own op
+  std::vector<std::variant<std::monostate, WeightlessLinear, WeightlessLora, SeenEmbedding, WeightlessExperts>>
+      nodes;  // monostate: the node's own op
   std::vector<Parameter> params;
   Assignment distributions;
 

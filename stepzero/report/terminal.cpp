@@ -171,7 +171,8 @@ std::vector<std::size_t> choose_rows(std::size_t n, std::size_t rows) {
 std::string adapters_text(const Signal& s) {
   const auto adapters = std::ranges::count(s.parameters, Role::lora_down, &ParameterSignal::role);
   const auto one = std::ranges::find(s.parameters, Role::lora_down, &ParameterSignal::role);
-  const std::string what = one == s.parameters.end() ? "" : fmt::format("adapters of rank {} beside {} matrices: ", one->shape[0], adapters);
+  const std::string what =
+      one == s.parameters.end() ? "" : fmt::format("adapters of rank {} beside {} matrices: ", one->shape[0], adapters);
   return fmt::format("{}{} parameters train, the rest is frozen", what, with_commas(s.trainable_count));
 }
 

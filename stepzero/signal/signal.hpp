@@ -43,7 +43,7 @@ struct ParameterSignal {
   std::vector<Index> shape;
   Value std, gradient_norm;
   Role role = Role::gain;
-  int layer = -1;  // block it belongs to, -1 outside the blocks
+  int layer = -1;       // block it belongs to, -1 outside the blocks
   bool frozen = false;  // not trained: it has no gradient_norm
 };
 
@@ -79,8 +79,8 @@ struct Signal {
   int seeds = 0;
   bool weightless = false;  // sampled without making the weights
   std::optional<Extension> extension;
-  Index sequences_from = 0;  // so many sequences stand for all of the batch; 0: all of them
-  Index kernel_draws = 0;    // that predicted gradients lean on; 0: rules alone
+  Index sequences_from = 0;   // so many sequences stand for all of the batch; 0: all of them
+  Index kernel_draws = 0;     // that predicted gradients lean on; 0: rules alone
   Value loss, gradient_norm;  // of all parameters that are not frozen
   Growth growth;
   std::vector<NodeSignal> nodes;

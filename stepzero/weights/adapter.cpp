@@ -118,19 +118,11 @@ std::string adapter_config(const Graph& graph, const Lora& lora, const std::stri
   for (const std::string& name : names) targets.push_back(name);
   const bool whole_number = lora.alpha == std::floor(lora.alpha);
   const Json alpha = whole_number ? Json(static_cast<std::int64_t>(lora.alpha)) : Json(lora.alpha);
-  const nlohmann::ordered_json config = {{"peft_type", "LORA"},
-                                         {"task_type", "CAUSAL_LM"},
-                                         {"base_model_name_or_path", model},
-                                         {"r", lora.rank},
-                                         {"lora_alpha", alpha},
-                                         {"use_rslora", lora.root},
-                                         {"target_modules", targets},
-                                         {"fan_in_fan_out", in_out},
-                                         {"bias", "none"},
-                                         {"lora_dropout", 0.0},
-                                         {"modules_to_save", nullptr},
-                                         {"init_lora_weights", true},
-                                         {"inference_mode", false}};
+  const nlohmann::ordered_json config = {
+      {"peft_type", "LORA"},    {"task_type", "CAUSAL_LM"}, {"base_model_name_or_path", model}, {"r", lora.rank},
+      {"lora_alpha", alpha},    {"use_rslora", lora.root},  {"target_modules", targets},        {"fan_in_fan_out", in_out},
+      {"bias", "none"},         {"lora_dropout", 0.0},      {"modules_to_save", nullptr},       {"init_lora_weights", true},
+      {"inference_mode", false}};
   return config.dump(2) + "\n";
 }
 

@@ -51,12 +51,12 @@ TEST_F(LoraCli, WhatInitWritesIsWhatMeasureDraws) {
   const json drawn = measured({"--lora", words, "--seed", "5"});
   const Words base = {"--weights", scratch_.path("base.safetensors")};
   for (const Words& more : {Words{"--seed", "5", "--adapter", scratch_.path("adapter")},
-                            Words{base[0], base[1], "--adapter", scratch_.path("adapter/adapter_model.safetensors")},
-                            Words{base[0], base[1], "--adapter", scratch_.path("adapter"), "--lora", words},
+                            Words{base[0], base[1], "--seed", "5", "--adapter", scratch_.path("adapter/adapter_model.safetensors")},
+                            Words{base[0], base[1], "--seed", "5", "--adapter", scratch_.path("adapter"), "--lora", words},
                             Words{base[0], base[1], "--seed", "5", "--lora", words}}) {
     const json read = measured(more);
     EXPECT_EQ(read["loss"], drawn["loss"]);
-    EXPECT_EQ(read["parameters"], drawn["parameters"]);
+    EXPECT_TRUE(read["parameters"] == drawn["parameters"]);
   }
 }
 
@@ -66,17 +66,20 @@ TEST_F(LoraCli, TargetModulesNameNothingElse) {
   const json config = json::parse(scratch_.get("adapter/adapter_config.json"));
   EXPECT_EQ(config["target_modules"], (json{"transformer.h.0.mlp.c_proj", "transformer.h.1.mlp.c_proj"}));
   const json read = measured({"--adapter", scratch_.path("adapter")});
-  EXPECT_EQ(read["parameters"], measured({"--lora", "roles=ffn_out"})["parameters"]);
+  EXPECT_TRUE(read["parameters"] == measured({"--lora", "roles=ffn_out"})["parameters"]);
 }
 
 TEST_F(LoraCli, ExpectsWhatItWasNotGiven) {
   for (const auto& [change, message] :
-       {std::pair(json{{"use_dora", true}}, "\"use_dora\" is not supported"), std::pair(json{{"rank_pattern", {{"c_attn", 2}}}}, "\"rank_pattern\""),
+       {std::pair(json{{"use_dora", true}}, "\"use_dora\" is not supported"),
+        std::pair(json{{"rank_pattern", {{"c_attn", 2}}}}, "\"rank_pattern\""),
         std::pair(json{{"peft_type", "IA3"}}, "peft_type is \"IA3\""), std::pair(json{{"bias", "all"}}, "\"bias\" is \"all\""),
         std::pair(json{{"r", 3}}, "has shape [4, 32], gpt2 needs [3, 32]"), std::pair(json{{"r", -1}}, "\"r\" is -1"),
         std::pair(json{{"r", 1.5}}, "not a whole number"), std::pair(json{{"lora_alpha", "8"}}, "\"lora_alpha\" is \"8\""),
-        std::pair(json{{"target_modules", ".*"}}, "not a list of names"), std::pair(json{{"target_modules", json::array()}}, "not a list of names"),
-        std::pair(json{{"target_modules", {1}}}, "not a list of names"), std::pair(json{{"target_modules", {"q_proj"}}}, "module q_proj: there is none"),
+        std::pair(json{{"target_modules", ".*"}}, "not a list of names"),
+        std::pair(json{{"target_modules", json::array()}}, "not a list of names"),
+        std::pair(json{{"target_modules", {1}}}, "not a list of names"),
+        std::pair(json{{"target_modules", {"q_proj"}}}, "module q_proj: there is none"),
         std::pair(json{{"target_modules", {"c_fc"}}}, "c_fc.lora_A.weight\" is missing")}) {
     const Result r = run("measure", {"--seq-len", "8", "--adapter", adapter_with(change)});
     EXPECT_EQ(r.code, 2) << change;
@@ -85,22 +88,22 @@ TEST_F(LoraCli, ExpectsWhatItWasNotGiven) {
   const Result nowhere = run("measure", {"--adapter", scratch_.path("none")});
   EXPECT_EQ(nowhere.code, 2);
   EXPECT_THAT(nowhere.err, HasSubstr("say what they are with --lora"));
-  (void)adapter_with({});
+  (void)adapter_with(json::object());
   (void)scratch_.put("adapter/adapter_config.json", "[1]");
   EXPECT_EQ(run("measure", {"--adapter", scratch_.path("adapter")}).code, 2);
 }
 
 TEST_F(LoraCli, EveryVerbThatTakesAModelTakesIt) {
-  for (const char* verb : {"predict", "measure", "compare"}) {
+  for (const char* verb : {"measure", "compare"}) {
     const Result r = run(verb, {"--lora", "rank=2,roles=attention_out", "--seq-len", "8", "--seeds", "2"});
-    if (std::string(verb) == "predict") continue;  // draws nothing
     EXPECT_NE(r.code, 2) << verb << r.err;
     EXPECT_THAT(r.out, HasSubstr("adapters of rank 2 beside 2 matrices")) << verb;
   }
   const Result predicted = run("predict", {"--lora", "rank=2,roles=attention_out", "--seq-len", "8"});
   EXPECT_EQ(predicted.code, 0) << predicted.err;
   EXPECT_THAT(predicted.out, HasSubstr("gradients of A are 0 until B moves"));
-  const Result page = run("report", {"--lora", "rank=2", "--seq-len", "8", "--compare-schemes", "xavier-normal", "-o", scratch_.path("r.html")});
+  const Result page =
+      run("report", {"--lora", "rank=2", "--seq-len", "8", "--compare-schemes", "xavier-normal", "-o", scratch_.path("r.html")});
   EXPECT_EQ(page.code, 0) << page.err;
   EXPECT_THAT(scratch_.get("r.html"), HasSubstr("c_attn.lora_B.weight"));
 }

@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 using Texts = std::vector<std::string>;
 
 SmallModel tiny(const std::string& preset, const Texts& more = {}, Index length = 12) {
-  Texts set = {"layers=2", "width=32", "heads=4", "vocab=61"};
+  Texts set = {"layers=2", "width=32", "heads=4", "kv_heads=4", "head_dim=8", "ffn=64", "vocab=61"};
   set.insert(set.end(), more.begin(), more.end());
   return small_model(preset, set, "zipf", length, 2);
 }
@@ -59,8 +59,8 @@ TEST(Lora, ReadsItsWords) {
 }
 
 TEST(Lora, RefusesOtherWords) {
-  for (const char* words : {"rank=0", "rank=1.5", "rank=nan", "rank=1e9", "rank=", "alpha=x", "alpha=-1", "alpha=inf", "b_std=-1", "foo=1", "foo",
-                            "rank=2,query", "rslora=yes", "roles=", "=1"}) {
+  for (const char* words : {"rank=0", "rank=1.5", "rank=nan", "rank=1e9", "rank=", "alpha=x", "alpha=-1", "alpha=inf", "b_std=-1", "foo=1",
+                            "foo", "rank=2,query", "rslora=yes", "roles=", "=1"}) {
     const auto lora = parse_lora(words);
     ASSERT_FALSE(lora) << words;
     EXPECT_FALSE(lora.error().hint.empty()) << words;
@@ -81,7 +81,8 @@ TEST(Lora, NamesAndShapesAreThoseOfPeft) {
   EXPECT_EQ(b->law, Distribution::constant(0));
   EXPECT_EQ(gpt2.graph.trainable_count(), 2 * (3 * 32 + 96 * 3));
 
-  const SmallModel llama = adapted(tiny("llama-2-7b", {"kv_heads=2", "ffn=40"}), "rank=3,roles=value,modules=mlp.down_proj,a_std=0.3,b_std=0.1");
+  const SmallModel llama =
+      adapted(tiny("llama-2-7b", {"kv_heads=2", "ffn=40"}), "rank=3,roles=value,modules=mlp.down_proj,a_std=0.3,b_std=0.1");
   EXPECT_EQ(find(llama.graph, "base_model.model.model.layers.0.self_attn.v_proj.lora_B.weight")->shape, (std::vector<Index>{16, 3}));
   a = find(llama.graph, "base_model.model.model.layers.0.mlp.down_proj.lora_A.weight");
   ASSERT_NE(a, nullptr);
@@ -99,13 +100,14 @@ TEST(Lora, AllLinearLeavesTheHeadOut) {
 }
 
 TEST(Lora, SaysWhatCannotCarryAnAdapterAndWhatCan) {
-  const auto refusal = [](const SmallModel& m, const std::string& lora) {
-    Graph graph = m.graph;
+  const auto refusal = [](Graph graph, const std::string& lora) {
     const auto done = add_adapters(graph, parse_lora(lora).value());
     EXPECT_FALSE(done) << lora;
     return done ? Error{} : done.error();
   };
-  const SmallModel gpt2 = tiny("gpt2"), experts = tiny("mixtral-8x7b", {"experts=3", "ffn=40"});
+  const Graph gpt2 = tiny("gpt2").graph, experts = tiny("mixtral-8x7b", {"experts=3", "ffn=40"}).graph;
+  Architecture lenet = load_model("lenet").value();
+  resolve(lenet).value();
   EXPECT_THAT(refusal(gpt2, "roles=gain").message, HasSubstr("\"transformer.h.0.ln_1.weight\" cannot carry an adapter: it is no matrix"));
   EXPECT_THAT(refusal(gpt2, "modules=wte").message, HasSubstr("a table of embeddings"));
   EXPECT_THAT(refusal(gpt2, "roles=head").message, HasSubstr("there is none"));  // tied
@@ -113,7 +115,7 @@ TEST(Lora, SaysWhatCannotCarryAnAdapterAndWhatCan) {
   EXPECT_THAT(refusal(experts, "roles=ffn_in").message, HasSubstr("an expert's matrix"));
   EXPECT_THAT(refusal(experts, "roles=all-linear").message, HasSubstr("an expert's matrix"));
   EXPECT_THAT(refusal(experts, "modules=w1").hint, HasSubstr("value (v_proj)"));
-  EXPECT_THAT(refusal(small_model("lenet", {}, "zipf", 1), "modules=conv1").message, HasSubstr("the kernel of a convolution"));
+  EXPECT_THAT(refusal(build_graph(lenet), "modules=conv1").message, HasSubstr("the kernel of a convolution"));
 }
 
 // ---- the pass
@@ -150,12 +152,12 @@ struct AdaptedCase {
 };
 
 std::vector<AdaptedCase> adapted_cases() {
-  return {{"gpt2"},                                                                     // fused, stored (in, out), tied
-          {"gpt2", {"tied=false", "norm_placement=post"}, "modules=c_attn,lm_head"},    // the head too
-          {"llama-2-7b", {"kv_heads=2", "ffn=40"}},                                     // one by one
-          {"pythia-1.4b", {}},                                                          // q, k, v in groups of one tensor
-          {"bert-base", {}},                                                            // matrices outside the blocks
-          {"mixtral-8x7b", {"experts=3", "ffn=40"}, "roles=query,value,router"},        // beside experts
+  return {{"gpt2"},                                                                   // fused, stored (in, out), tied
+          {"gpt2", {"tied=false", "norm_placement=post"}, "modules=c_attn,lm_head"},  // the head too
+          {"llama-2-7b", {"kv_heads=2", "ffn=40"}},                                   // one by one
+          {"pythia-1.4b", {}},                                                        // q, k, v in groups of one tensor
+          {"bert-base", {}},                                                          // matrices outside the blocks
+          {"mixtral-8x7b", {"experts=3", "ffn=40"}, "roles=query,value,router"},      // beside experts
           {"deepseek-v3",
            {"layers=2", "dense_layers=1", "ffn=40", "expert_ffn=24", "experts=4", "experts_per_token=2", "router_groups=2",
             "router_kept_groups=1", "query_rank=12", "key_value_rank=16", "key_dim=6", "key_rope_dim=4", "value_dim=6"},
@@ -286,7 +288,32 @@ TEST(Lora, AStreamedPassIsTheSameToTheBit) {
   }
 }
 
-// The largest error of the squared gradients of A or B over the means of draws, and with how many standard errors it is told.
+// With B = 0, E |dB|^2 = c^2 r E[a^2] E |dW|^2 of the model without adapters, at any width: in the theory, and over draws.
+TEST(Lora, GradientsOfBAreThoseOfTheMatrix) {
+  for (const char* preset : {"gpt2", "llama-2-7b"}) {
+    const SmallModel plain = tiny(preset), with = adapted(plain, "rank=4,alpha=12,roles=all-linear");
+    const PredictOptions rules{.order = Order::fluctuations};
+    const Scheme& hf = **find_scheme("hf");
+    const Signal whole =
+        join(predict(plain.graph, plain.a, plain.batch, hf, rules), measure(plain.graph, plain.a, plain.batch, under_hf(300)).value());
+    const Signal low =
+        join(predict(with.graph, with.a, with.batch, hf, rules), measure(with.graph, with.a, with.batch, under_hf(300)).value());
+    std::map<std::string, const ParameterSignal*> matrices;
+    for (const ParameterSignal& p : whole.parameters) matrices[p.name] = &p;
+    for (const ParameterSignal& p : low.parameters) {
+      if (p.role != Role::lora_up) continue;
+      const std::string module = p.name.substr(adapter_prefix.size(), p.name.find(".lora_B") - adapter_prefix.size());
+      const ParameterSignal& w = *matrices.at(module + ".weight");
+      const Index in = find(with.graph, std::string(adapter_prefix) + module + ".lora_A.weight")->shape[1];
+      const double ratio = 3 * std::sqrt(4 / (3 * static_cast<double>(in)));  // c = 3; E[a^2] = 1 / (3 in)
+      EXPECT_NEAR(*p.gradient_norm.predicted / *w.gradient_norm.predicted, ratio, 1e-9 * ratio) << p.name;
+      const double error = *p.gradient_norm.measured - ratio * *w.gradient_norm.measured;
+      EXPECT_LE(std::abs(error), 4.5 * *p.gradient_norm.standard_error) << p.name << " " << error / *p.gradient_norm.measured;
+    }
+  }
+}
+
+// The largest error of the gradients of A or B over the means of draws, and with how many standard errors it is told.
 struct Miss {
   double error = 0, z = 0;
   std::string where;
@@ -307,15 +334,16 @@ Miss worst_miss(const SmallModel& m, int seeds) {
   return worst;
 }
 
-// Bounds are those of the weights of such narrow models without adapters; B A is a sixth of the square here, then half.
+// Without adapters the gradients of these models' matrices are predicted within 6 % or so; B A makes a sixth of the square here, then half.
 TEST(Lora, PredictionsAreThoseOfDraws) {
   const Texts narrow = {"layers=3", "width=64", "ffn=96", "vocab=300"};
   for (const char* preset : {"gpt2", "llama-2-7b"}) {
-    for (const auto& [lora, bound] : {std::pair("rank=8,alpha=16,roles=all-linear", 0.06), std::pair("rank=8,alpha=16,roles=all-linear,b_std=0.02", 0.06),
-                                      std::pair("rank=8,alpha=16,roles=all-linear,b_std=0.05", 0.12)}) {
+    for (const auto& [lora, bound] :
+         {std::pair("rank=8,alpha=16,roles=all-linear,b_std=0.02", 0.08), std::pair("rank=8,alpha=16,roles=all-linear,b_std=0.05", 0.12)}) {
       const SmallModel m = adapted(tiny(preset, narrow, 48), lora);
       const Miss miss = worst_miss(m, 200);
-      EXPECT_TRUE(miss.error <= bound || miss.z <= 3) << preset << " " << lora << ": " << miss.where << " " << miss.error << " z " << miss.z;
+      EXPECT_TRUE(miss.error <= bound || miss.z <= 3)
+          << preset << " " << lora << ": " << miss.where << " " << miss.error << " z " << miss.z;
     }
   }
 }

@@ -21,14 +21,15 @@ inline Fluctuation through_matrix(const DownWire& x, Index out) {
   return f;
 }
 
-// dx: its part along x is known, <dx, x> = <dy, y>. dW: smaller, since the gradient is small where x is large (damp), and larger by the
-// covariance of K and G that attention has found (weight_gain).
+// dW: smaller, since the gradient is small where x is large (damp; to first order, and never below 0), and larger by the covariance of K
+// and G that attention has found (weight_gain).
 inline double weight_factor(const PullDoor& p) {
   const DownWire& x = *p.x[0];
   const double less = p.dy.r.damp * (x.f.token_drift + x.own_sampling());
-  return p.dy.r.weight_gain * (1 - less);
+  return p.dy.r.weight_gain * (less < 0.5 ? 1 - less : 0.25 / less);
 }
 
+// dx: its part along x is known, <dx, x> = <dy, y>.
 inline Pulled back_through_matrix(const PullDoor& p, Pulled up, Index in, std::size_t matrices) {
   const Response& r = p.dy.r;
   const double n = static_cast<double>(in);
