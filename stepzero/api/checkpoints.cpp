@@ -48,10 +48,12 @@ Expected<std::string> config_of(const ModelRequest& model, const Architecture& a
   return c.dump(2) + "\n";
 }
 
-Expected<std::string> adapter_config_of(const ModelRequest& model, const Graph& graph) {
+Expected<std::string> adapter_config_of(const ModelRequest& model, const Architecture& a) {
   const auto lora = parse_lora(model.lora);
   if (!lora) return std::unexpected(lora.error());
-  return adapter_config(graph, *lora, model.model);
+  const auto graph = graph_of(a, {.lora = model.lora});
+  if (!graph) return std::unexpected(graph.error());
+  return adapter_config(*graph, *lora, model.model);
 }
 
 constexpr std::uint64_t all_in_one = std::numeric_limits<std::uint64_t>::max();  // bytes: readers of adapters know one file
@@ -65,12 +67,17 @@ Expected<DType> dtype_of(const std::string& name) {
   return fail(fmt::format("\"{}\" is no type of numbers", show(name)), "one of f32, bf16, f16");
 }
 
-Expected<CheckpointOptions> checkpoint_options(const ModelRequest& model, const Architecture& a, const Graph& graph,
-                                               const InitRequest& request) {
+Expected<Graph> graph_to_write(const ModelRequest& model, const Architecture& a) {
+  auto graph = graph_of(a, {.lora = model.lora});
+  if (graph && !model.lora.empty()) return adapters_of(*graph);
+  return graph;
+}
+
+Expected<CheckpointOptions> checkpoint_options(const ModelRequest& model, const Architecture& a, const InitRequest& request) {
   const auto dtype = dtype_of(request.dtype);
   if (!dtype) return std::unexpected(dtype.error());
   const bool adapters = !model.lora.empty();
-  auto config = adapters ? adapter_config_of(model, graph) : config_of(model, a, request, *dtype);
+  auto config = adapters ? adapter_config_of(model, a) : config_of(model, a, request, *dtype);
   if (!config) return std::unexpected(config.error());
   return CheckpointOptions{.path = request.path,
                            .dtype = *dtype,

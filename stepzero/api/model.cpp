@@ -6,7 +6,6 @@
 #include "stepzero/report/html.hpp"
 #include "stepzero/stepzero.hpp"
 #include "stepzero/theory/predict_long.hpp"
-#include "stepzero/weights/adapter.hpp"
 
 namespace stepzero {
 
@@ -142,13 +141,12 @@ Expected<Report> Model::report(const ReportRequest& request, const Watch& watch)
 
 Expected<InitResult> Model::init(const InitRequest& request, const Watch& watch) const {
   return guarded(watch, [&]() -> Expected<InitResult> {
-    auto graph = graph_of(architecture_, {.lora = request_.lora});
+    const auto graph = graph_to_write(request_, architecture_);
     if (!graph) return std::unexpected(graph.error());
-    auto options = checkpoint_options(request_, architecture_, *graph, request);
+    auto options = checkpoint_options(request_, architecture_, request);
     if (!options) return std::unexpected(options.error());
     Teller tell(watch, "writing");
     options->progress = [&](double bytes, double total) { tell(bytes / total); };
-    if (!request_.lora.empty()) *graph = adapters_of(*graph);
     const auto report = write_checkpoint(*graph, Assignment(*graph, architecture_, *scheme_), *options);
     if (!report) return std::unexpected(report.error());
     InitResult result{.files = {}, .shards_missing = report->shards_missing};

@@ -13,7 +13,6 @@
 #include "stepzero/core/stop.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/report/terminal.hpp"
-#include "stepzero/weights/adapter.hpp"
 
 namespace stepzero::cli {
 
@@ -110,7 +109,11 @@ std::string report_text(const std::string& files, std::size_t missing, const Ini
   return out;
 }
 
-Expected<CheckpointOptions> options_of(const InitFlags& flags, const Architecture& a, const Graph& graph, const Team& team) {
+ModelRequest model_of(const InitFlags& flags) {
+  return {.model = flags.model, .set = flags.set, .scheme = flags.scheme, .like = flags.like, .lora = flags.lora};
+}
+
+Expected<CheckpointOptions> options_of(const InitFlags& flags, const Architecture& a, const Team& team) {
   const auto size = parse_size(flags.max_shard_size);
   if (!size) return std::unexpected(size.error());
   const auto share = parse_share(flags.shard);
@@ -123,8 +126,7 @@ Expected<CheckpointOptions> options_of(const InitFlags& flags, const Architectur
     return fail(fmt::format("--shard {} and a launcher of {} processes both share the work out", flags.shard, team.size),
                 "leave --shard away: each process makes its part");
   }
-  return checkpoint_options({.model = flags.model, .set = flags.set, .scheme = flags.scheme, .like = flags.like, .lora = flags.lora}, a,
-                            graph,
+  return checkpoint_options(model_of(flags), a,
                             {.path = flags.output,
                              .seed = flags.seed,
                              .dtype = flags.dtype,
@@ -157,14 +159,13 @@ int run(const InitFlags& flags) {
   const bool one_file = flags.output.ends_with(".safetensors");
   if (one_file && !speaks()) return Exit::fine;  // one file is the first process's
   const Team team = one_file ? Team() : join_others(flags.threads, flags.quiet);
-  auto graph = graph_of(*a, {.lora = flags.lora});
+  const auto graph = graph_to_write(model_of(flags), *a);
   if (!graph) return complain(graph.error());
-  auto options = options_of(flags, *a, *graph, team);
+  auto options = options_of(flags, *a, team);
   if (!options) return complain(options.error());
   std::signal(SIGINT, ask_to_stop);
   std::signal(SIGTERM, ask_to_stop);
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is a failed write, told as such
-  if (!flags.lora.empty()) *graph = adapters_of(*graph);
   const Assignment assignment(*graph, *a, **scheme);
   const auto report = write(*graph, assignment, *options, flags.quiet || !speaks());
   if (!report && report.error().stopped) return give_up(128 + caught);

@@ -68,10 +68,9 @@ struct LoraLinear {
     add_low_rank(p);
   }
 
-  // W and b have the gradients (5) and (6) of their own op.
   template <class S>
   void backward(const Up<S>& p) const {
-    base.backward(Up<S>{p.batch, p.x, p.theta.first(first()), p.y, {}, p.dy, p.dx, p.dtheta.first(first()), p.first});
+    base.backward(Up<S>{p.batch, p.x, p.theta.first(first()), p.y, {}, p.dy, p.dx, p.dtheta.first(first()), p.first});  // (4), (5), (6)
     pull_low_rank(p);
   }
 
