@@ -174,7 +174,10 @@ Expected<WeightMakerOf<S>> read_weights(const Graph& graph, const Architecture& 
   auto tensors = match_tensors(graph, a, file, adapters);
   if (!tensors) return std::unexpected(tensors.error());
   warnings = warn_of_unused(*tensors, a, file);
-  return [&file, tensors = std::move(*tensors)](std::size_t param, View<S> w) { return read_tensor(file, *tensors[param], numbers_of(w)); };
+  return [&file, tensors = std::move(*tensors)](std::size_t param, View<S> w) {
+    STEPZERO_CHECK(tensors[param] != nullptr);
+    return read_tensor(file, *tensors[param], numbers_of(w));
+  };
 }
 
 }  // namespace
