@@ -70,6 +70,7 @@ Json findings(const Signal& s) {
 Json model(const Signal& s) {
   Json out = json(s.architecture, s.parameter_count);
   out["parallel"] = s.architecture.parallel_block;
+  if (s.trainable_count != s.parameter_count) out["trainable"] = s.trainable_count;
   return out;
 }
 

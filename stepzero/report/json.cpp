@@ -97,7 +97,9 @@ Json json(const AttentionSignal& a) {
 }
 
 Json json(const ParameterSignal& p) {
-  return {{"name", p.name}, {"shape", p.shape}, {"std", json(p.std)}, {"gradient_norm", json(p.gradient_norm)}};
+  Json out = {{"name", p.name}, {"shape", p.shape}, {"std", json(p.std)}, {"gradient_norm", json(p.gradient_norm)}};
+  if (p.frozen) out["frozen"] = true;
+  return out;
 }
 
 Json json(const JacobianSignal& j) { return {{"from", j.from}, {"to", j.to}, {"square", json(j.square)}}; }
@@ -128,6 +130,7 @@ Json of(const Signal& s) {
               {"nodes", json_list(s.nodes)},
               {"attention", json_list(s.attention)},
               {"parameters", json_list(s.parameters)}};
+  if (s.trainable_count != s.parameter_count) out["model"]["trainable"] = s.trainable_count;
   if (s.extension) {
     out["extension"] = {
         {"from", s.extension->from}, {"median", json_number(s.extension->median)}, {"nearly_all", json_number(s.extension->nearly_all)}};
