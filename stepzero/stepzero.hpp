@@ -17,6 +17,8 @@
 #include "stepzero/core/error.hpp"
 #include "stepzero/models/architecture.hpp"
 #include "stepzero/models/make_input.hpp"
+#include "stepzero/optim/options.hpp"
+#include "stepzero/optim/schedule.hpp"
 #include "stepzero/report/json.hpp"
 #include "stepzero/signal/comparison.hpp"
 #include "stepzero/signal/finding.hpp"
@@ -27,6 +29,7 @@ namespace stepzero {
 
 struct Audit;
 struct Scheme;
+struct Trained;
 
 const char* version();
 
@@ -83,6 +86,34 @@ struct InitRequest {
   bool replace = false;
 };
 
+struct TrainRequest {
+  // on what: text, or the ids or images that `input` names; its length and number of sequences count for both
+  std::vector<std::string> text = {};  // files and directories; none: the derivations of this program
+  std::string level = "byte";          // what a token is: byte, char, bpe:tokenizer.json
+  double validation = 0.1;             // share of the text that is held out
+  bool ids = false;                    // no text
+  InputOptions input = {};
+  // how
+  OptimizerOptions optimizer = {};
+  std::string rates = {};  // a table of single tensors' rate, decay and eps
+  Shape schedule = Shape::constant;
+  int warmup = 0;
+  double rate_end = 0;  // what the schedule ends at
+  int accumulate = 1;   // batches whose mean gradient makes one update
+  int steps = 100;
+  double until = 0;  // end once the held-out loss is at most this; 0: never
+  // which runs, and what is kept of them
+  std::uint64_t seed = 0;
+  int seeds = 1;
+  std::vector<std::string> compare_schemes = {};
+  std::string weights = {};     // to start from; empty: drawn
+  std::string save = {};        // a directory for states and the final weights
+  bool resume = false;          // from the states that are there
+  int save_every = 0;           // updates; 0: a tenth of them
+  int validate_every = 0;       // likewise
+  std::vector<int> watch = {};  // updates after which every wire is looked at
+};
+
 struct AuditRequest {
   std::string path = {};              // a .safetensors or .gguf file, or a directory of a checkpoint
   std::string config = {};            // the model they belong to; empty: the config.json beside them, if there is one
@@ -110,6 +141,21 @@ struct Report {
   std::string html;  // one page that needs nothing else
 };
 
+// What a training gave: runs by scheme and seed.
+class TrainResult {
+ public:
+  explicit TrainResult(std::shared_ptr<const Trained> trained) : trained_(std::move(trained)) {}
+
+  [[nodiscard]] std::string json() const;                            // stepzero.train/1
+  [[nodiscard]] std::string csv() const;                             // a row a step
+  [[nodiscard]] std::string html(const std::string& command) const;  // a page; `command` is shown on it as what made it
+  [[nodiscard]] std::vector<double> losses(std::size_t run = 0) const;
+  [[nodiscard]] bool diverged() const;  // any of the runs
+
+ private:
+  std::shared_ptr<const Trained> trained_;
+};
+
 // A model under a scheme.
 class Model {
  public:
@@ -124,6 +170,7 @@ class Model {
   // Both in one signal: see compare() in signal/comparison.hpp for the differences.
   [[nodiscard]] Expected<Signal> compare(const MeasureRequest& request = {.seeds = 8}, const Watch& watch = {}) const;
   [[nodiscard]] Expected<Report> report(const ReportRequest& request = {}, const Watch& watch = {}) const;
+  [[nodiscard]] Expected<TrainResult> train(const TrainRequest& request = {}, const Watch& watch = {}) const;
   [[nodiscard]] Expected<InitResult> init(const InitRequest& request, const Watch& watch = {}) const;
 
  private:

@@ -83,6 +83,7 @@ void CommonFlags::declare_model(CLI::App& app) {
       ->check(CLI::IsMember({"next", "same"}));
   app.add_option("--seed", seed, "the first seed")->check(check_seed)->capture_default_str();
   app.add_option("--set", set, "override a field of the architecture: key=value, repeatable")->allow_extra_args(false);
+  app.add_option("--lora", lora, lora_help);
   app.add_option("--threads", threads, "threads to use [all cores]")->check(CLI::Range(1, 1000000));
   app.add_flag("--json", json, "the result as JSON");
   app.add_flag("--quiet", quiet, "no progress, no warnings");
@@ -90,7 +91,6 @@ void CommonFlags::declare_model(CLI::App& app) {
 
 void CommonFlags::declare(CLI::App& app) {
   declare_model(app);
-  app.add_option("--lora", lora, lora_help);
   app.add_flag("--no-remedies", no_remedies, "do not look for what removes a finding, which predicts the model anew for every change");
 }
 

@@ -99,7 +99,7 @@ Optimizer<S>::Optimizer(const Graph& graph, const OptimizerOptions& o, const Rat
     t.rate.decay = o.decay_matrices && (p.rows() == 1 || p.cols() == 1) ? 0 : o.decay;
     t.rate.eps = o.eps;
     t.rate = rates.apply(p, t.rate);
-    const int memories = std::visit([](const auto& rule) { return rule.memories(); }, t.rule);
+    const int memories = p.frozen ? 0 : std::visit([](const auto& rule) { return rule.memories(); }, t.rule);
     for (int k = 0; k < memories; ++k) {
       t.memory.emplace_back(p.rows(), p.cols());
       std::memset(t.memory.back().data(), 0, static_cast<std::size_t>(p.size()) * sizeof(S));
