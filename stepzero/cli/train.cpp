@@ -253,6 +253,7 @@ int run(const TrainFlags& flags) {
   plan.weights = flags.weights;
   plan.resume = !flags.resume.empty();
   plan.save = plan.resume ? flags.resume : flags.save;
+  if (source) plan.tokenizer = std::move(source->corpus.tokenizer);
   plan.team = join_others(flags.threads, flags.quiet);
   Live live(flags, static_cast<int>(plan.contenders.size()) * plan.seeds);
   plan.progress = [&](const RunRecord& record, int i, double speed) { live.show(record, i, speed); };

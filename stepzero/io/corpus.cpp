@@ -57,7 +57,7 @@ Expected<void> add(std::string& text, const std::string& path, bool named) {
 }
 
 Corpus bytes_of(std::string_view text) {
-  Corpus corpus{"bytes", 256, {}};
+  Corpus corpus{"bytes", 256, {}, {}};
   for (const char c : text) corpus.ids.push_back(static_cast<unsigned char>(c));
   return corpus;
 }
@@ -77,16 +77,18 @@ Expected<Corpus> characters_of(std::string_view text) {
   std::ranges::sort(known);
   known.erase(std::ranges::unique(known).begin(), known.end());
   for (std::int32_t& p : points) p = static_cast<std::int32_t>(std::ranges::lower_bound(known, p) - known.begin());
-  return Corpus{fmt::format("{} characters", known.size()), std::ssize(known), std::move(points)};
+  return Corpus{fmt::format("{} characters", known.size()), std::ssize(known), std::move(points), {}};
 }
 
 Expected<Corpus> tokens_of(std::string_view text, const std::string& path) {
-  const auto tokenizer = Tokenizer::open(path);
+  auto file = read_text(path, Tokenizer::most_bytes);
+  if (!file) return std::unexpected(file.error());
+  const auto tokenizer = Tokenizer::parse(*file, path);
   if (!tokenizer) return std::unexpected(tokenizer.error());
   auto ids = tokenizer->encode(text);
   if (!ids) return fail(fmt::format("{}: {}", show(path), ids.error().message), ids.error().hint);
   const std::string name = fmt::format("BPE of {}, {} tokens", show(fs::path(path).filename().string()), tokenizer->vocab());
-  return Corpus{name, tokenizer->vocab(), std::move(*ids)};
+  return Corpus{name, tokenizer->vocab(), std::move(*ids), std::move(*file)};
 }
 
 }  // namespace

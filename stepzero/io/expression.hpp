@@ -38,10 +38,11 @@ class Expression {
     std::size_t begin = 0, end = 0;
   };
 
-  // The tries that are left for one text: an expression made to harm ends as an error, not as a hang.
+  // What is left for one text: what is made to harm ends as an error, not as a hang.
   struct Budget {
     std::uint64_t tries = 0;
-    explicit Budget(std::size_t bytes) : tries(10'000'000 + 1000 * static_cast<std::uint64_t>(bytes)) {}
+    std::size_t longest = 0;  // that the text, or a piece of it, may become
+    explicit Budget(std::size_t bytes) : tries(10'000'000 + 1000 * static_cast<std::uint64_t>(bytes)), longest(4096 + 16 * bytes) {}
   };
 
   // The first match that begins at `from` or later. The text is UTF-8, `from` begins a character.

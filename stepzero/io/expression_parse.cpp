@@ -24,8 +24,8 @@ void append(Program& to, Program&& more) {
 
 int size_of(const Program& program) { return static_cast<int>(program.size()); }
 
-// To Oniguruma, superscripts and fractions of Latin-1 are of words too.
-CodePointSet expression_word() {
+// To Oniguruma's \w outside of brackets, superscripts and fractions of Latin-1 are of words too.
+CodePointSet lone_word() {
   CodePointSet set = CodePointSet::word();
   for (const char32_t point : {0xB2U, 0xB3U, 0xB9U, 0xBCU, 0xBDU, 0xBEU}) set.add(point, point);
   return set;
@@ -88,6 +88,7 @@ class Parser {
   std::size_t at_ = 0;
   std::vector<CodePointSet> sets_;
   bool fold_ = false;  // inside (?i:
+  bool bracketed_ = false;
   int depth_ = 0;
   Error error_;
 };
@@ -176,7 +177,7 @@ bool Parser::repeat(Program& out, std::uint32_t least, std::uint32_t most, bool 
   if (rejects("expression.empty-group", empty)) return refuse("a repeated group that can be empty");
   const Program body = std::move(out);
   const std::size_t copies = most == unlimited ? std::size_t{least} + 1 : most;
-  if (rejects("expression.repeats", copies * (body.size() + 2) > most_instructions)) return refuse("more parts than are taken");
+  if (rejects("expression.repeats", copies * (body.size() + 2) > most_instructions)) return refuse("more repeats than are taken");
   out.clear();
   for (std::uint32_t i = 0; i < least; ++i) append(out, Program(body));
   if (most == unlimited) {
@@ -201,6 +202,7 @@ bool Parser::atom(Program& out) {
   if (sees("?") || sees("*") || sees("+") || sees("{")) return refuse("a quantifier of nothing");
   CodePointSet members;
   std::optional<char32_t> single;
+  bracketed_ = sees("[");
   if (takes("[")) return brackets(members) && set(out, std::move(members));
   if (takes("\\")) return escape(members, single) && set(out, std::move(members));
   if (takes(".")) {
@@ -260,7 +262,7 @@ bool Parser::escape(CodePointSet& out, std::optional<char32_t>& single) {
       return all_but(*CodePointSet::category("Nd"), c == 'D');
     case 'w':
     case 'W':
-      return all_but(expression_word(), c == 'W');
+      return all_but(bracketed_ ? CodePointSet::word() : lone_word(), c == 'W');
     case 'p':
     case 'P':
       return category(out, c == 'P');

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "stepzero/io/unicode.hpp"
+#include "stepzero/io/validation.hpp"
 
 namespace stepzero {
 
@@ -57,6 +58,10 @@ bool is_space(char32_t point) {
   return spaces.contains(point);
 }
 
+std::unexpected<Error> grown() {
+  return fail("a text becomes more than sixteen times as long before it is cut into words", "a tokenizer needs no more than a few times");
+}
+
 // Printable characters of Latin-1 stand for themselves, the other bytes for U+0100 and on.
 std::array<std::string, 256> byte_names() {
   std::array<std::string, 256> names;
@@ -78,6 +83,7 @@ Rewrite replace(Expression pattern, std::string with) {
       if (!match) return std::unexpected(match.error());
       if (!*match) return out.append(text.substr(at));
       out.append(text.substr(at, (*match)->begin - at)).append(with);
+      if (rejects("tokenizer.replaced", out.size() > budget.longest)) return grown();
       at = (*match)->end;
     }
   };
@@ -120,7 +126,8 @@ Cut split(Expression pattern, Behavior behavior, bool inverted) {
 }
 
 Cut spell_bytes() {
-  return [](Piece piece, Budget&, const Sink& sink) -> Expected<void> {
+  return [](Piece piece, Budget& budget, const Sink& sink) -> Expected<void> {
+    if (rejects("tokenizer.spelt", piece.text.size() > budget.longest)) return grown();
     static const std::array<std::string, 256> names = byte_names();
     std::string out;
     out.reserve(2 * piece.text.size());

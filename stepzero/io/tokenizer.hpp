@@ -1,6 +1,7 @@
 #pragma once
 // A tokenizer as Hugging Face's tokenizer.json tells it, of the model BPE: added tokens, rewriting, cutting into words, merges. What
 // frames a sequence (post_processor: tokens of begin and end), truncation and padding are no part of a text and are left aside.
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,7 +15,8 @@ namespace stepzero {
 
 class Tokenizer {
  public:
-  static Expected<Tokenizer> open(const std::string& path);
+  static constexpr std::uint64_t most_bytes = std::uint64_t{128} << 20;
+
   static Expected<Tokenizer> parse(std::string_view json, const std::string& file_name);
 
   [[nodiscard]] Index vocab() const { return vocab_; }  // the largest id + 1

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "stepzero/core/text.hpp"
-#include "stepzero/io/file.hpp"
 #include "stepzero/io/json.hpp"
 #include "stepzero/io/tokenizer.hpp"
 #include "stepzero/io/unicode.hpp"
@@ -15,13 +14,12 @@ using nlohmann::json;
 
 namespace {
 
-constexpr JsonLimits limits = {.max_bytes = std::size_t{128} << 20, .max_depth = 32, .max_values = 8'000'000};
+constexpr JsonLimits limits = {.max_bytes = Tokenizer::most_bytes, .max_depth = 32, .max_values = 8'000'000};
 constexpr std::int64_t most_ids = std::int64_t{1} << 22;
-constexpr std::size_t most_added = 100'000, most_added_bytes = 1024, most_steps = 100;
+constexpr std::size_t most_added = 100'000, most_literal = 1024, most_steps = 100;
 
 const char* const gpt2_words = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-// \w as Rust's regular expressions have it: with the joiners, without the superscripts and fractions of Latin-1.
-const char* const rust_words = R"([\w\u200C\u200D&&[^²³¹¼-¾]]+|[[^\w\s\u200C\u200D]²³¹¼-¾]+)";
+const char* const words = R"([\w\u200C\u200D]+|[^\w\s\u200C\u200D]+)";  // \w with the joiners, as in Rust's regular expressions
 const char* const punctuation = R"([\p{P}$+<=>^`|~])";
 
 constexpr std::pair<std::string_view, Behavior> behaviors[] = {{"Removed", Behavior::removed},
@@ -66,6 +64,7 @@ class TokenizerReader {
   void cut_marks(const json& step, Where where, std::vector<Cut>& out);
   std::optional<Expression> pattern(const json& step, Where where);
   std::optional<Expression> expression(std::string_view source, Where where);
+  std::optional<Expression> literal(const std::string& text, Where where);
   Behavior behavior(const json& step, Where where);
   template <class Step>
   bool each(const json& list, Where where, const Step& step);
@@ -201,8 +200,8 @@ std::vector<AddedToken> TokenizerReader::added(const json& list, const Bpe& mode
                      .strip_left = flag(list[i], where, "lstrip", false),
                      .strip_right = flag(list[i], where, "rstrip", false),
                      .normalized = flag(list[i], where, "normalized", !flag(list[i], where, "special", false))};
-    if (rejects("tokenizer.added-length", token.content.size() > most_added_bytes))
-      refuse(where, fmt::format("a token of more than {} bytes", most_added_bytes), "is this the file that was meant?");
+    if (rejects("tokenizer.added-length", token.content.size() > most_literal))
+      refuse(where, fmt::format("a token of more than {} bytes", most_literal), "is this the file that was meant?");
     const auto known = model.find(token.content);
     if (rejects("tokenizer.added-id", known && *known != token.id))
       refuse(where, fmt::format("\"{}\" has the id {}, in model.vocab {}", show(token.content), token.id, *known),
@@ -220,16 +219,21 @@ std::optional<Expression> TokenizerReader::expression(std::string_view source, W
   return std::nullopt;
 }
 
+std::optional<Expression> TokenizerReader::literal(const std::string& text, Where where) {
+  if (rejects("tokenizer.literal", text.empty() || text.size() > most_literal)) {
+    refuse(where, fmt::format("what it looks for has {} bytes, must have 1 to {}", text.size(), most_literal),
+           R"(a pattern is {"String": ..} or {"Regex": ..})");
+    return std::nullopt;
+  }
+  return Expression::literal(text);
+}
+
 // {"String": ..} or {"Regex": ..}
 std::optional<Expression> TokenizerReader::pattern(const json& step, Where where) {
   const json& given = member(step, "pattern");
   if (member(given, "Regex").is_string()) return expression(member(given, "Regex").get<std::string>(), where);
   const std::string literal = text(given, where + ".pattern", "String");
-  if (rejects("tokenizer.pattern", literal.empty())) {
-    refuse(where, "its pattern is empty", R"(a pattern is {"String": ..} or {"Regex": ..})");
-    return std::nullopt;
-  }
-  return Expression::literal(literal);
+  return this->literal(literal, where);
 }
 
 Behavior TokenizerReader::behavior(const json& step, Where where) {
@@ -311,16 +315,14 @@ void TokenizerReader::cut(const json& step, Where where, std::vector<Cut>& out) 
   } else if (type == "Punctuation") {
     by(punctuation, member(step, "behavior").is_null() ? Behavior::isolated : behavior(step, where));
   } else if (type == "Whitespace") {
-    by(rust_words, Behavior::removed, true);
+    by(words, Behavior::removed, true);
   } else if (type == "WhitespaceSplit") {
     by(R"(\s)", Behavior::removed);
   } else if (type == "BertPreTokenizer") {
     by(R"(\s)", Behavior::removed);
     by(punctuation, Behavior::isolated);
   } else if (type == "CharDelimiterSplit") {
-    const std::string delimiter = text(step, where, "delimiter");
-    if (rejects("tokenizer.delimiter", delimiter.empty())) return refuse(where, "\"delimiter\" is empty", "one character");
-    out.push_back(split(Expression::literal(delimiter), Behavior::removed));
+    if (auto found = literal(text(step, where, "delimiter"), where)) out.push_back(split(std::move(*found), Behavior::removed));
   } else if (type == "Metaspace") {
     cut_marks(step, where, out);
   } else {
@@ -364,12 +366,6 @@ Expected<Tokenizer> Tokenizer::parse(std::string_view text, const std::string& f
   const auto root = parse_json(text, file_name, limits);
   if (!root) return std::unexpected(root.error());
   return TokenizerReader(file_name).read(*root);
-}
-
-Expected<Tokenizer> Tokenizer::open(const std::string& path) {
-  const auto text = read_text(path, limits.max_bytes);
-  if (!text) return std::unexpected(text.error());
-  return parse(*text, path);
 }
 
 }  // namespace stepzero
