@@ -69,6 +69,7 @@ class Parser {
 
   [[nodiscard]] bool ended() const { return at_ >= source_.size(); }
   [[nodiscard]] bool sees(std::string_view word) const { return source_.substr(at_).starts_with(word); }
+  [[nodiscard]] bool sees_quantifier() const { return sees("?") || sees("*") || sees("+") || sees("{"); }
   bool takes(std::string_view word) {
     if (sees(word)) return at_ += word.size(), true;
     return false;
@@ -128,21 +129,21 @@ bool Parser::sequence(Program& out) {
 bool Parser::quantified(Program& out) {
   Program one;
   if (!atom(one)) return false;
-  std::uint32_t least = 1, most = 1;
-  const bool braces = sees("{");
-  if (takes("?")) {
-    least = 0;
-  } else if (takes("*")) {
-    least = 0, most = unlimited;
-  } else if (takes("+")) {
-    most = unlimited;
-  } else if (!braces || !counts(least, most)) {
-    return !braces && (append(out, std::move(one)), true);
+  for (bool braces = true; sees_quantifier();) {  // what {..} has repeated may be repeated again
+    if (!braces) return refuse("a quantifier of a quantifier");
+    braces = sees("{");
+    std::uint32_t least = 1, most = 1;
+    if (braces) {
+      if (!counts(least, most)) return false;
+    } else if (takes("?")) {
+      least = 0;
+    } else {
+      least = takes("+") || !takes("*") ? 1 : 0;
+      most = unlimited;
+    }
+    if (sees("?")) return refuse("a quantifier that takes as little as it can");
+    if (!repeat(one, least, most, !braces && takes("+"))) return false;
   }
-  if (sees("?")) return refuse("a quantifier that takes as little as it can");
-  const bool possessive = !braces && takes("+");
-  if (sees("*") || sees("+") || sees("{")) return refuse("a quantifier of a quantifier");
-  if (!repeat(one, least, most, possessive)) return false;
   return append(out, std::move(one)), true;
 }
 
@@ -165,7 +166,7 @@ bool Parser::counts(std::uint32_t& least, std::uint32_t& most) {
 }
 
 bool Parser::repeat(Program& out, std::uint32_t least, std::uint32_t most, bool possessive) {
-  if (out.size() == 1 && out[0].kind == Kind::set) {
+  if (out.size() == 1 && out[0].kind == Kind::set && out[0].least == 1 && out[0].most == 1) {
     out[0].least = least, out[0].most = most, out[0].possessive = possessive;
     return true;
   }
@@ -199,7 +200,7 @@ bool Parser::atom(Program& out) {
   if (takes("(")) return group(out);
   if (takes("^")) return out.push_back({.kind = Kind::line_begin}), true;
   if (takes("$")) return out.push_back({.kind = Kind::line_end}), true;
-  if (sees("?") || sees("*") || sees("+") || sees("{")) return refuse("a quantifier of nothing");
+  if (sees_quantifier()) return refuse("a quantifier of nothing");
   CodePointSet members;
   std::optional<char32_t> single;
   bracketed_ = sees("[");
