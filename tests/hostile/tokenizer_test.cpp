@@ -76,6 +76,8 @@ TEST(Tokenizer, the_lowest_rank_then_the_leftmost) {
   const File file{.vocab = R"("a":0,"b":1,"ab":2,"ba":3,"aa":4)", .merges = R"("b a","a b","a a")"};
   EXPECT_THAT(ids_of(file, "aba"), ElementsAre(0, 3));
   EXPECT_THAT(ids_of(file, "aaaaa"), ElementsAre(4, 4, 0));
+  const File twice{.vocab = R"("a":0,"b":1,"c":2,"ab":3,"bc":4)", .merges = R"("a b","b c","a b")"};
+  EXPECT_THAT(ids_of(twice, "abc"), ElementsAre(0, 4));  // of the two the last counts
 }
 
 // Without cuts a text is one word; it is told apart where no merge can join.
@@ -180,6 +182,43 @@ TEST(Tokenizer, expressions_that_are_not_taken) {
   EXPECT_THAT(refused("(?:abc){1000}"), HasSubstr("more repeats than are taken"));
   EXPECT_THAT(refused(repeated("(?:ab){900}", 3)), HasSubstr("more parts than are taken"));
   EXPECT_THAT(refused("[" + repeated("a", 8192) + "]"), HasSubstr("8194 bytes, at most 8192"));
+}
+
+// What an expression cuts out of a text, "|" between.
+std::string found_by(const std::string& regex, std::string_view text) {
+  const auto compiled = Expression::compile(regex);
+  if (!compiled) return compiled.error().message;
+  Expression::Budget budget(text.size());
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto match = compiled->find(text, at, budget).value();
+    if (!match) break;
+    out += fmt::format("{}{}", out.empty() ? "" : "|", text.substr(match->begin, match->end - match->begin));
+    at = match->end;
+  }
+  return out;
+}
+
+TEST(Tokenizer, expressions_mean_what_oniguruma_means) {
+  EXPECT_EQ(found_by("a|ab", "ab"), "a");
+  EXPECT_EQ(found_by("(?:a|ab)c", "abc"), "abc");
+  EXPECT_EQ(found_by("a{2,3}", "aaaaa"), "aaa|aa");
+  EXPECT_EQ(found_by("(?:a{2})+", "aaaaa"), "aaaa");
+  EXPECT_EQ(found_by("a{2}+", "aaaaa"), "aaaa");
+  EXPECT_EQ(found_by("(?:ab){2,3}", "abababab"), "ababab");
+  EXPECT_EQ(found_by("(?:ab)?c", "abcc"), "abc|c");
+  EXPECT_EQ(found_by("a++ab?", "aaab"), "");
+  EXPECT_EQ(found_by("a+ab?", "aaab"), "aaab");
+  EXPECT_EQ(found_by(R"(\s+(?!\S)|\s+)", "a   b"), "  | ");
+  EXPECT_EQ(found_by("a(?=b)", "aab"), "a");
+  EXPECT_EQ(found_by("^a|b$", "ab\nab"), "a|b|a|b");
+  EXPECT_EQ(found_by("[a-d&&[^b]]+", "abcd"), "a|cd");
+  EXPECT_EQ(found_by("[^a[bc]]", "abcd"), "d");
+  EXPECT_EQ(found_by("(?i:k's)", "K'\u017f \u212a's k's"), "K'\u017f|\u212a's|k's");
+  EXPECT_EQ(found_by(R"(\w+)", "x\u00b2 y\u2460"), "x\u00b2|y");  // a superscript of Latin-1, a number in a circle
+  EXPECT_EQ(found_by(R"([\w]+)", "x\u00b2 y"), "x|y");
+  EXPECT_EQ(found_by(R"(\p{Lu}\P{Lu}|\p{^L})", "Aa1"), "Aa|1");
+  EXPECT_EQ(found_by(R"(\u4e2d|[\x{41}-\u0043])", "A\u4e2dD"), "A|\u4e2d");
 }
 
 TEST(Tokenizer, expressions_that_would_never_end) {

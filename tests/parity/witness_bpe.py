@@ -34,6 +34,7 @@ TEXT = """The quick brown fox doesn't jump; it's WE'LL see, they'VE said I'M sur
 def main(argc, **argv):\r\n    if argc >= 2 and argv["x"] != None:\r\n        return 3.14159e-10 + 0x1F600  # why\r\n\r\n\r\n
 Größe, Übermut und die Straße: ſchön, das „Weiß“ – ’s ist so. ÉTÉ, e\u0301te\u0301, A\u030A\u0301, ǅ, ﬁ, İI, ΣΑΣ, Ångström Å.
 我们今天去了北京，天气很好！二〇二四年12月31日 12345678 ９８７ ½ Ⅷ ² ১২৩ ٣٤٥. 日本語テスト、カタカナ。 한국어 각 \u1100\u1161\u11a8 हिन्दी में क़।
+Marks: q\u0307\u0323, a\u0323\u0307, a\u0301\u0301, a\u0315\u0300\u05ae\u0301b, \u0b47\u0300\u0b3e, \u1100\u0300\u1161, e\u0334\u0301, \u0958, \u2126, \U0001d15e
 👍🏽 👩‍👩‍👧 🇩🇪 emoji🙂text \u200b\u200d zero\u00a0width\u3000wide\u2028line\u0085next\x1f\x00\x7f
 <|end|> <mask>x  <mask>  y<mask>, word keyword word, <s>a</s> <0x41> ▁ ▁▁a _under_score_ snake_case CamelCaseXMLHttp ABCdef ABC 1,000,000.00 $9.99
 'S 'T 'ſ 'll'd s's''t O'Neill rock'n'roll      (indented)\n\n\n   \n trailing   """
