@@ -113,7 +113,7 @@ Expected<std::string> read_corpus_text(const std::vector<std::string>& paths) {
 Expected<Corpus> tokenize(std::string_view text, const std::string& level) {
   if (level == "byte") return bytes_of(text);
   if (level == "char") return characters_of(text);
-  if (level.starts_with(bpe_level)) return tokens_of(text, level.substr(bpe_level.size()));
+  if (level.starts_with(bpe_level) && level != bpe_level) return tokens_of(text, level.substr(bpe_level.size()));
   return fail(fmt::format("--level \"{}\" is none", show(level)), "byte, char, or bpe:tokenizer.json");
 }
 

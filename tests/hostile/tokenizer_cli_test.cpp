@@ -44,8 +44,7 @@ TEST(TokenizerCli, What_is_wrong_is_said) {
     return r.err;
   };
   EXPECT_THAT(refused("bpe:" + scratch.path("none.json")), HasSubstr("none.json"));
-  EXPECT_THAT(refused("bpe:"), HasSubstr("cannot open"));
-  EXPECT_THAT(refused("bpe"), HasSubstr("byte, char, or bpe:tokenizer.json"));
+  for (const char* level : {"bpe", "bpe:"}) EXPECT_THAT(refused(level), HasSubstr("byte, char, or bpe:tokenizer.json"));
   EXPECT_THAT(refused("bpe:" + tokenizer), AllOf(HasSubstr("tokenizer.json: "), HasSubstr("no token for \"c\"")));
   EXPECT_THAT(refused("bpe:" + scratch.put("bad.json", "{}")), HasSubstr("bad.json: model: it is missing"));
 }
