@@ -43,6 +43,7 @@ struct ModelRequest {
   std::vector<std::string> set = {};  // "layers=4": overrides a field of the architecture
   std::string scheme = "hf";          // how weights are drawn
   std::string like = {};              // read the config.json as one of this family
+  std::string lora = {};              // adapters beside its matrices, the rest frozen: "rank=8,alpha=16,roles=query,value"
 };
 
 struct PredictRequest {
@@ -58,6 +59,7 @@ struct MeasureRequest {
   int seeds = 1;
   double until = 0;           // draw until the standard error of every second moment is below this share; 0: draw `seeds`
   std::string weights = {};   // run these rather than draw: a .safetensors file or a directory of shards
+  std::string adapter = {};   // the adapters' weights: a file or directory as peft writes it, which also says what `lora` may leave out
   bool weightless = false;    // sample the pass without making the weights
   bool stream = false;        // hold the weights of one node at a time
   std::string dtype = "f32";  // what the weights drawn are rounded to: f32, bf16, f16

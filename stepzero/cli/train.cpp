@@ -11,6 +11,7 @@
 #include "stepzero/cli/job.hpp"
 #include "stepzero/cli/optimizer_flags.hpp"
 #include "stepzero/cli/present.hpp"
+#include "stepzero/cli/remedies.hpp"
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/io/corpus.hpp"
@@ -34,7 +35,9 @@ struct TrainFlags : CommonFlags {
   double rate_end = 0;
   double until_loss = 0;
   std::vector<std::string> compare_schemes;
-  std::string weights, save, resume, csv;
+  std::string weights, save, resume, csv, html;
+  std::vector<int> watch;
+  std::string command;  // the command line
   int save_every = 0, validate_every = 0;
 
   [[nodiscard]] bool from_ids() const { return verb->count("--tokens") + verb->count("--pixels") > 0; }
@@ -173,6 +176,14 @@ class Live {
   std::vector<double> done_;
 };
 
+// 0, 1, 10, 100, ... and the last.
+std::vector<int> watched_steps(int steps) {
+  std::vector<int> out = {0};
+  for (int k = 1; k < steps && k < 1'000'000; k *= 10) out.push_back(k);
+  if (steps > 0) out.push_back(steps);
+  return out;
+}
+
 Expected<void> check(const TrainFlags& flags) {
   if (!flags.save.empty() && !flags.resume.empty() && flags.save != flags.resume) {
     return fail("--save and --resume name two directories", "--resume alone goes on saving where it reads");
@@ -250,6 +261,7 @@ int run(const TrainFlags& flags) {
   plan.seeds = flags.seeds;
   plan.validate_every = flags.validate_every;
   plan.save_every = flags.save_every;
+  plan.watch = flags.watch.empty() && !flags.html.empty() ? watched_steps(flags.steps) : flags.watch;
   plan.weights = flags.weights;
   plan.resume = !flags.resume.empty();
   plan.save = plan.resume ? flags.resume : flags.save;
@@ -265,6 +277,10 @@ int run(const TrainFlags& flags) {
   if (!flags.csv.empty()) {
     if (auto done = write_file(flags.csv, train_csv(*runs)); !done) return complain(done.error());
   }
+  if (!flags.html.empty()) {
+    if (auto done = write_file(flags.html, train_html(subject, *runs, flags.command, STEPZERO_VERSION)); !done)
+      return complain(done.error());
+  }
   const std::string result = flags.json ? train_json(subject, *runs) : train_text(subject, *runs, look_of_output());
   if (flags.csv != "-") {
     if (const int code = print(result); code != Exit::fine) return code;
@@ -274,10 +290,12 @@ int run(const TrainFlags& flags) {
 
 }  // namespace
 
-void declare_train(CLI::App& app, int& exit_code) {
+void declare_train(CLI::App& app, int& exit_code, const std::vector<std::string>& words) {
   auto* verb = app.add_subcommand("train", "train it: text or token ids, any optimizer, several seeds and schemes side by side");
   auto flags = std::make_shared<TrainFlags>();
   flags->declare_model(*verb);
+  for (const std::string& word : words) flags->command += " " + shell_word(word);
+  flags->command.insert(0, "stepzero");
   verb->add_option("--text", flags->text, "files, or directories of text [the derivations of this program's documentation]");
   verb->add_option("--level", flags->level, "what a token is: byte, char, or bpe:tokenizer.json")->capture_default_str();
   verb->add_option("--validation", flags->validation, "the last part of the text, held out; 0: none")->capture_default_str();
@@ -302,6 +320,11 @@ void declare_train(CLI::App& app, int& exit_code) {
   verb->add_option("--save-every", flags->save_every, "updates [a tenth of --steps]")->check(CLI::PositiveNumber);
   verb->add_option("--validate-every", flags->validate_every, "updates [a tenth of --steps]")->check(CLI::PositiveNumber);
   verb->add_option("--csv", flags->csv, "also write every step to this file; - is standard output, and nothing else goes there");
+  verb->add_option("--html", flags->html,
+                   "also write a page: the losses, and the signal and the gradient over the depth at the watched updates");
+  verb->add_option("--watch", flags->watch, "look at every wire after these updates [with --html 0, 1, 10, 100, ... and the last]")
+      ->delimiter(',')
+      ->check(CLI::NonNegativeNumber);
   verb->footer(
       "A run ends by itself where a number is not finite or the loss stays far above where it began; the exit code is then 3.\n\n"
       "Examples:\n"
