@@ -191,6 +191,7 @@ class Trainer {
         .shape = request_.schedule, .warmup = request_.warmup, .steps = request_.steps, .end = rate > 0 ? request_.rate_end / rate : 0};
     return {.architecture = entries_[0]->architecture,
             .parameters = entries_[0]->graph.parameter_count(),
+            .trainable = entries_[0]->graph.trainable_count(),
             .scheme = model_.scheme,
             .options = std::move(options),
             .steps = request_.steps,
@@ -213,6 +214,7 @@ class Trainer {
                    .watch = request_.watch,
                    .weights = request_.weights,
                    .save = request_.save,
+                   .tokenizer = source_ ? source_->corpus.tokenizer : "",
                    .save_every = request_.save_every,
                    .resume = request_.resume,
                    .team = team};

@@ -9,6 +9,8 @@
 
 #include "stepzero/core/text.hpp"
 #include "stepzero/io/file.hpp"
+#include "stepzero/io/tokenizer.hpp"
+#include "stepzero/io/unicode.hpp"
 
 namespace stepzero {
 
@@ -18,6 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 31;
 constexpr std::size_t most_files = 100'000;
+constexpr std::string_view bpe_level = "bpe:";
 
 bool hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 bool is_text(std::string_view bytes) { return bytes.find('\0') == std::string_view::npos && valid_utf8(bytes); }
@@ -53,18 +56,8 @@ Expected<void> add(std::string& text, const std::string& path, bool named) {
   return {};
 }
 
-// The code point that begins at text[at], and how many bytes it has. The text is UTF-8.
-std::pair<char32_t, std::size_t> code_point(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[at + k]); };
-  const unsigned first = byte(0);
-  const std::size_t length = first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-  char32_t point = length == 1 ? first : first & (0xFFU >> (length + 1));
-  for (std::size_t k = 1; k < length; ++k) point = (point << 6) | (byte(k) & 0x3FU);
-  return {point, length};
-}
-
 Corpus bytes_of(std::string_view text) {
-  Corpus corpus{"bytes", 256, {}};
+  Corpus corpus{"bytes", 256, {}, {}};
   for (const char c : text) corpus.ids.push_back(static_cast<unsigned char>(c));
   return corpus;
 }
@@ -76,7 +69,7 @@ Expected<Corpus> characters_of(std::string_view text) {
   }
   std::vector<std::int32_t> points;
   for (std::size_t at = 0; at < text.size();) {
-    const auto [point, length] = code_point(text, at);
+    const auto [point, length] = decode(text, at);
     points.push_back(static_cast<std::int32_t>(point));
     at += length;
   }
@@ -84,7 +77,18 @@ Expected<Corpus> characters_of(std::string_view text) {
   std::ranges::sort(known);
   known.erase(std::ranges::unique(known).begin(), known.end());
   for (std::int32_t& p : points) p = static_cast<std::int32_t>(std::ranges::lower_bound(known, p) - known.begin());
-  return Corpus{fmt::format("{} characters", known.size()), std::ssize(known), std::move(points)};
+  return Corpus{fmt::format("{} characters", known.size()), std::ssize(known), std::move(points), {}};
+}
+
+Expected<Corpus> tokens_of(std::string_view text, const std::string& path) {
+  auto file = read_text(path, Tokenizer::most_bytes);
+  if (!file) return std::unexpected(file.error());
+  const auto tokenizer = Tokenizer::parse(*file, path);
+  if (!tokenizer) return std::unexpected(tokenizer.error());
+  auto ids = tokenizer->encode(text);
+  if (!ids) return fail(fmt::format("{}: {}", show(path), ids.error().message), ids.error().hint);
+  const std::string name = fmt::format("BPE of {}, {} tokens", show(fs::path(path).filename().string()), tokenizer->vocab());
+  return Corpus{name, tokenizer->vocab(), std::move(*ids), std::move(*file)};
 }
 
 }  // namespace
@@ -109,7 +113,8 @@ Expected<std::string> read_corpus_text(const std::vector<std::string>& paths) {
 Expected<Corpus> tokenize(std::string_view text, const std::string& level) {
   if (level == "byte") return bytes_of(text);
   if (level == "char") return characters_of(text);
-  return fail(fmt::format("--level \"{}\" is none", show(level)), "byte or char");
+  if (level.starts_with(bpe_level) && level != bpe_level) return tokens_of(text, level.substr(bpe_level.size()));
+  return fail(fmt::format("--level \"{}\" is none", show(level)), "byte, char, or bpe:tokenizer.json");
 }
 
 }  // namespace stepzero

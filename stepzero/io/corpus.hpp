@@ -14,6 +14,7 @@ struct Corpus {
   std::string name;  // for people: "3 files, bytes"
   Index vocab = 0;   // ids are below
   std::vector<std::int32_t> ids;
+  std::string tokenizer = {};  // the tokenizer.json that made them, for what is saved
 };
 
 // What a model is trained on where nothing is told: the derivations of this program's documentation.

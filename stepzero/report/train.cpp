@@ -10,6 +10,7 @@
 #include "stepzero/report/export.hpp"
 #include "stepzero/report/json_parts.hpp"
 #include "stepzero/report/plot.hpp"
+#include "stepzero/report/terminal.hpp"
 
 namespace stepzero {
 
@@ -21,8 +22,9 @@ const char* name_of(Shape shape) { return shape == Shape::cosine ? "cosine" : sh
 const char* name_of(MuonScale scale) { return scale == MuonScale::kimi ? "kimi" : scale == MuonScale::spectral ? "spectral" : "max1"; }
 
 std::string header(const TrainSubject& s, std::size_t runs, const Look& look) {
-  const std::string sizes = fmt::format("{} parameters, {} layers, width {}, vocabulary {}", s.parameters, s.architecture.layers,
-                                        s.architecture.width, s.architecture.vocab);
+  const std::string trained = s.trainable < s.parameters ? fmt::format(", {} of them trained", with_commas(s.trainable)) : "";
+  const std::string sizes = fmt::format("{} parameters{}, {} layers, width {}, vocabulary {}", with_commas(s.parameters), trained,
+                                        s.architecture.layers, s.architecture.width, s.architecture.vocab);
   const std::string parts = s.options.accumulate > 1 ? fmt::format("{} x ", s.options.accumulate) : "";
   return look.paint(Ink::bold, look.name(s.architecture.name)) + "\n" + wrap(sizes, look.width, 2) + wrap(how_trained(s), look.width, 2) +
          wrap(fmt::format("{}{} x {} tokens an update, from {}{}", parts, s.batch, s.seq_len, look.text(s.data),
@@ -113,6 +115,7 @@ nlohmann::ordered_json json(const OptimizerOptions& o) {
 
 std::string train_json(const TrainSubject& s, const std::vector<RunRecord>& runs) {
   Json out = {{"schema", "stepzero.train/1"}, {"model", json(s.architecture, s.parameters)}, {"scheme", s.scheme}};
+  if (s.trainable < s.parameters) out["model"]["trainable"] = s.trainable;
   out["optimizer"] = json(s.options.optimizer);
   out["optimizer"]["schedule"] = {{"shape", name_of(s.options.schedule.shape)},
                                   {"warmup", s.options.schedule.warmup},

@@ -12,7 +12,7 @@ namespace stepzero {
 // What was trained, on what and how.
 struct TrainSubject {
   Architecture architecture;
-  Index parameters = 0;
+  Index parameters = 0, trainable = 0;
   std::string scheme;
   TrainOptions options;
   int steps = 0;

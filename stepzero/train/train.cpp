@@ -258,6 +258,8 @@ class Training {
       if (error) return fail(fmt::format("{}: cannot make the directory: {}", show(directory), error.message()));
       const Contender& contender = plan_.contenders[static_cast<std::size_t>(i / plan_.seeds)];
       if (auto done = write_file((fs::path(directory) / contender.config_name).string(), contender.config); !done) return done;
+      if (plan_.tokenizer.empty()) continue;
+      if (auto done = write_file((fs::path(directory) / "tokenizer.json").string(), plan_.tokenizer); !done) return done;
     }
     return {};
   }

@@ -37,6 +37,7 @@ struct TrainPlan {
   std::vector<int> watch = {};  // steps after which every wire is looked at
   std::string weights = {};     // a checkpoint to start from; empty: drawn
   std::string save = {};        // a directory: a state now and then, the final weights
+  std::string tokenizer = {};   // the tokenizer.json of what is saved; empty: none
   int save_every = 0;           // 0: as validate_every
   bool resume = false;          // from the states in `save`, where there are any
   Team team = {};

@@ -10,7 +10,9 @@
 #include "stepzero/io/json.hpp"
 #include "stepzero/io/safetensors_header.hpp"
 #include "stepzero/io/shard_index.hpp"
+#include "stepzero/io/tokenizer.hpp"
 #include "stepzero/models/model.hpp"
+#include "tests/oracle/plain_bpe.hpp"
 #include "tests/oracle/plain_readers.hpp"
 
 namespace stepzero::fuzz {
@@ -76,6 +78,20 @@ inline std::string config(std::string_view text) {
   if (a && !tree) return "a model from what is no JSON";
   if (a && !resolve(*a)) return "";
   if (a && (a->layers < 1 || a->width < 1 || a->heads < 1 || a->head_dim < 1 || a->vocab < 1)) return "a model without size";
+  return "";
+}
+
+// Ids are of the vocabulary, and merging is the textbook's where nothing but merges is at work.
+inline std::string tokenizer(std::string_view text) {
+  const auto ours = Tokenizer::parse(text, "f");
+  if (!ours) return "";
+  const auto theirs = oracle::parse(text);
+  if (!theirs || theirs->doubled_anywhere) return "a tokenizer from what is no JSON";
+  const std::string word = oracle::all_tokens(theirs->tree);
+  const auto ids = ours->encode(word);
+  if (ids && std::ranges::any_of(*ids, [&](TokenId id) { return id < 0 || id >= ours->vocab(); })) return "an id beyond the vocabulary";
+  const auto plain = oracle::bpe(theirs->tree, word);
+  if (plain && (!ids || *ids != *plain)) return "other ids";
   return "";
 }
 

@@ -29,6 +29,7 @@ TEST(Corpus, safetensors) { replay("safetensors", fuzz::safetensors); }
 TEST(Corpus, gguf) { replay("gguf", fuzz::gguf); }
 TEST(Corpus, config) { replay("config", fuzz::config); }
 TEST(Corpus, index) { replay("index", fuzz::index); }
+TEST(Corpus, tokenizer) { replay("tokenizer", fuzz::tokenizer); }
 
 // Good files, then the same with a few bytes changed: most are bad then, some are good in another way.
 void mutate(const std::vector<std::string>& seeds, Target target) {
@@ -64,6 +65,16 @@ TEST(Oracle, safetensors_that_are_slightly_wrong) {
           safetensors_bytes("{" + entry("a", "U8", "4", "0,4") + "," + entry("b", "BF16", "1,2", "4,8") + "}", std::string(8, 'x')),
           safetensors_bytes(R"({"__metadata__":{"k":"v"},"a":{"dtype":"F4","shape":[2],"data_offsets":[0,1],"more":[{}]}})", "x")},
          fuzz::safetensors);
+}
+
+TEST(Oracle, tokenizer_that_is_slightly_wrong) {
+  std::vector<std::string> seeds;
+  for (const auto& entry : fs::directory_iterator(fs::path(STEPZERO_SOURCE_DIR) / "tests/fuzz/corpus/tokenizer")) {
+    std::ifstream in(entry.path(), std::ios::binary);
+    seeds.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+  }
+  std::ranges::sort(seeds);
+  mutate(seeds, fuzz::tokenizer);
 }
 
 TEST(Oracle, gguf_that_is_slightly_wrong) {
