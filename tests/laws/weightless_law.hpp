@@ -23,6 +23,7 @@ struct WeightlessCase {
   std::string scheme = "xavier-normal";
   Index length = 32;
   Index sequences = 1;
+  StepOptions step = {};
 };
 
 struct Comparison {
@@ -55,6 +56,31 @@ struct Sample {
   }
 };
 
+// Those of a step. `relative` of a parameter that is not made is over the norm its law gives, hence not among them.
+inline void add_step_numbers(const StepSignal& step, const std::function<void(const std::string&, const Value&)>& add) {
+  add("loss after", step.after);
+  add("first order", step.first_order);
+  for (const auto& w : step.wires) {
+    add(w.name + " second moment after", w.second_moment);
+    add(w.name + " cosine after", w.token_cosine);
+    add(w.name + " change", w.change);
+    add(w.name + " relative change", w.relative);
+    if (w.kind == "experts") continue;  // weightless, their change is not split
+    add(w.name + " direct", w.direct);
+    add(w.name + " carried", w.carried);
+  }
+  for (const auto& a : step.attention) {
+    add(a.name + " score change", a.change);
+    add(a.name + " score variance after", a.score_variance);
+    add(a.name + " entropy after", a.entropy);
+  }
+  for (const auto& p : step.parameters) {
+    add(p.name + " update norm", p.update_norm);
+    add(p.name + " direct change", p.direct_change);
+    add(p.name + " decrease", p.decrease);
+  }
+}
+
 // Every number of a pass but those that are functions of the others (variance, second moment of a gradient) and the
 // std of the parameters.
 inline std::vector<std::pair<std::string, double>> numbers_of(const Signal& s) {
@@ -76,6 +102,7 @@ inline std::vector<std::pair<std::string, double>> numbers_of(const Signal& s) {
     add(a.name + " sum of squares", a.sum_squares);
   }
   for (const auto& p : s.parameters) add(p.name + " gradient norm", p.gradient_norm);
+  for (const StepSignal& step : s.steps) add_step_numbers(step, add);
   return out;
 }
 
@@ -103,7 +130,11 @@ inline Draws draw_ensemble(const WeightlessCase& c, bool weightless, int seeds, 
   const auto distributions = distributions_of(graph, a, scheme);
   Weightless stand_ins = make_weightless(graph, batch, distributions, 0);
   const Weightless* given = weightless ? &stand_ins : nullptr;
-  Pass<float> pass(graph, batch, {.checkpoint = weightless, .weightless = given});
+  Pass<float> pass(graph, batch, {.checkpoint = weightless, .keep_cuts = weightless, .weightless = given});
+  const auto step = [&](Signal& signal, auto&& walk) {
+    measure_pass(pass, graph, batch, signal, {}, walk.observer());
+    walk.run(pass, signal);
+  };
   Draws draws;
   for (int s = 0; s < seeds; ++s) {
     const std::uint64_t seed = first_seed + static_cast<std::uint64_t>(s);
@@ -111,7 +142,12 @@ inline Draws draw_ensemble(const WeightlessCase& c, bool weightless, int seeds, 
     if (mutant) mutant(graph, stand_ins);
     draw_weights(pass, graph, a, scheme, seed, given);
     Signal signal = describe(graph, a, batch);
-    measure_pass(pass, graph, batch, signal);
+    if (c.step.steps == 0)
+      measure_pass(pass, graph, batch, signal);
+    else if (weightless)
+      step(signal, WeightlessSteps(graph, batch, c.step, stand_ins, pass));
+    else
+      step(signal, RealSteps(graph, batch, c.step));
     const auto numbers = numbers_of(signal);
     draws.samples.resize(numbers.size());
     draws.names.resize(numbers.size());

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "stepzero/pass/first_update.hpp"
+#include "weightless_law.hpp"
 
 namespace stepzero::laws {
 namespace {
