@@ -64,7 +64,7 @@ std::string check_fraction(const std::string& text) {
 
 }  // namespace
 
-void CommonFlags::declare(CLI::App& app) {
+void CommonFlags::declare_model(CLI::App& app) {
   verb = &app;
   app.add_option("MODEL", model, "a preset (stepzero models), a Hugging Face config.json, or a directory that holds one")->required();
   app.add_option("--like", like, "read the config.json as one of this family, whatever model_type it names");
@@ -84,9 +84,13 @@ void CommonFlags::declare(CLI::App& app) {
   app.add_option("--seed", seed, "the first seed")->check(check_seed)->capture_default_str();
   app.add_option("--set", set, "override a field of the architecture: key=value, repeatable")->allow_extra_args(false);
   app.add_option("--threads", threads, "threads to use [all cores]")->check(CLI::Range(1, 1000000));
-  app.add_flag("--json", json, "the result as JSON (stepzero.signal/1)");
-  app.add_flag("--no-remedies", no_remedies, "do not look for what removes a finding, which predicts the model anew for every change");
+  app.add_flag("--json", json, "the result as JSON");
   app.add_flag("--quiet", quiet, "no progress, no warnings");
+}
+
+void CommonFlags::declare(CLI::App& app) {
+  declare_model(app);
+  app.add_flag("--no-remedies", no_remedies, "do not look for what removes a finding, which predicts the model anew for every change");
 }
 
 void CommonFlags::declare_draws(CLI::App& app) {

@@ -45,7 +45,8 @@ struct CommonFlags {
   const CLI::App* verb = nullptr;  // that declared them
 
   [[nodiscard]] InputOptions input() const;
-  void declare(CLI::App& app);
+  void declare_model(CLI::App& app);  // the model, its input and how results are shown
+  void declare(CLI::App& app);        // of the verbs that yield a signal
   void declare_draws(CLI::App& app);  // of the verbs that draw
 };
 
@@ -80,6 +81,7 @@ void declare_measure(CLI::App& app, int& exit_code);
 void declare_predict(CLI::App& app, int& exit_code);
 void declare_compare(CLI::App& app, int& exit_code);
 void declare_report(CLI::App& app, int& exit_code, const std::vector<std::string>& words);  // words: the command line
+void declare_train(CLI::App& app, int& exit_code);
 void declare_init(CLI::App& app, int& exit_code);
 void declare_audit(CLI::App& app, int& exit_code);
 void declare_diff(CLI::App& app, int& exit_code);

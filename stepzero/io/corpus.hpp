@@ -16,6 +16,9 @@ struct Corpus {
   std::vector<std::int32_t> ids;
 };
 
+// What a model is trained on where nothing is told: the derivations of this program's documentation.
+std::string_view default_text();
+
 // The text itself. A directory gives its files in the order of their paths: those that are UTF-8 text and not hidden.
 Expected<std::string> read_corpus_text(const std::vector<std::string>& paths);
 

@@ -64,7 +64,7 @@ Expected<OptimizerOptions> settled(OptimizerOptions o) {
 
 bool is_hidden_matrix(const Param& p) {
   const bool table = p.role == Role::token_embedding || p.role == Role::position_embedding || p.role == Role::head;
-  return !table && p.rows() > 1 && p.cols() > 1;
+  return !table && (p.shape.size() == 2 || p.conv) && p.rows() > 1 && p.cols() > 1;
 }
 
 double clipped_share(double norm, double clip) {

@@ -39,7 +39,8 @@ std::vector<std::string> optimizer_names();
 // With the defaults of its optimizer filled in; what no number can be is an error.
 Expected<OptimizerOptions> settled(OptimizerOptions options);
 
-// Whether Muon updates a tensor as a matrix: those inside the network, as stored. Tables, heads and vectors are AdamW's.
+// Whether Muon updates a tensor as a matrix: those inside the network, as stored. Tables, heads, vectors and the kernels that
+// read patches of an image are AdamW's.
 bool is_hidden_matrix(const Param& param);
 
 // What clipping leaves of a gradient of this norm.

@@ -169,13 +169,6 @@ class Maker {
   std::optional<Error> error_;
 };
 
-Expected<void> write_text(const std::string& path, const std::string& text) {
-  auto file = OutputFile::create(path, text.size(), true, false);
-  if (!file) return std::unexpected(file.error());
-  if (auto done = file->write(std::as_bytes(std::span(text))); !done) return done;
-  return file->commit();
-}
-
 std::string index_text(const Graph& graph, const std::vector<Shard>& shards, const CheckpointOptions& options) {
   std::uint64_t total = 0;
   nlohmann::json map = nlohmann::json::object();
@@ -198,7 +191,7 @@ Expected<void> write_config(const CheckpointOptions& options) {
     if (text && *text == options.config) return {};
     return fail(fmt::format("{}: the file exists and says something else", show(path)), "choose another directory, or --force replaces it");
   }
-  return write_text(path, options.config);
+  return write_file(path, options.config);
 }
 
 Expected<void> make_directory(const std::string& path) {
@@ -301,7 +294,7 @@ class Checkpoint {
       if (!is_whole(path_of(shard), *layout)) ++report_.shards_missing;
     }
     if (report_.shards_missing > 0 || shards_.size() == 1) return {};
-    return write_text(index_path(), index_text(graph_, shards_, options_));
+    return write_file(index_path(), index_text(graph_, shards_, options_));
   }
 
   const Graph& graph_;
