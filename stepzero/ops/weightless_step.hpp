@@ -145,7 +145,7 @@ void low_rank(const FirstPass<S>& first, View<const S> x, View<S> xu) {
 // X~ U' of an update by elements, and the sums of U: (13). A piece is some rows of W.
 template <class S>
 void by_blocks(const WeightlessLinear& w, FirstPass<S>& first, View<const S> x, View<S> xu) {
-  constexpr Index rows = 256, columns = 512;
+  constexpr Index rows = 512, columns = 256;  // half a megabyte stays in the cache
   const Index pieces = (w.out + rows - 1) / rows;
   std::vector<StepSums> parts(static_cast<std::size_t>(pieces));
   parallel_for(std::max<Index>(pieces, 2), [&](Index piece) {  // two turns at least: see for_column_chunks
@@ -155,19 +155,19 @@ void by_blocks(const WeightlessLinear& w, FirstPass<S>& first, View<const S> x, 
     for (auto it = std::ranges::lower_bound(w.rows, i0); it != w.rows.end() && *it < i0 + m; ++it) {
       for (Index t = 0; t < d.rows(); ++t) d(t, *it - i0) = S(0);
     }
-    Tensor<S> g(m, columns), u(m, columns);
+    Tensor<S> block(m, columns), gradient(1, columns);
     StepSums& sum = parts[static_cast<std::size_t>(piece)];
     for (Index j0 = 0; j0 < w.in; j0 += columns) {
       const Index n = std::min(columns, w.in - j0);
-      const View<S> gradient(g.data(), m, n), update(u.data(), m, n);
-      gemm(Trans::yes, Trans::no, S(1), View<const S>(d), View<const S>(first.x).columns(j0, n), S(0), gradient);
-      std::copy_n(g.data(), m * n, u.data());
-      first.update.by_element(u.data(), m * n);
+      const View<S> u(block.data(), m, n);  // at first of the gradient itself
+      gemm(Trans::yes, Trans::no, S(1), View<const S>(d), View<const S>(first.x).columns(j0, n), S(0), u);
       for (Index i = 0; i < m; ++i) {
-        sum.update_squares += static_cast<double>(dot_row<S>(update.row(i), update.row(i), n));
-        sum.along += static_cast<double>(dot_row<S>(gradient.row(i), update.row(i), n));
+        std::copy_n(u.row(i), n, gradient.data());
+        first.update.by_element(u.row(i), n);
+        sum.update_squares += static_cast<double>(dot_row<S>(u.row(i), u.row(i), n));
+        sum.along += static_cast<double>(dot_row<S>(gradient.data(), u.row(i), n));
       }
-      if (x.rows > 0) gemm(Trans::no, Trans::yes, S(1), x.columns(j0, n), View<const S>(update), S(j0 > 0), xu.columns(i0, m));
+      if (x.rows > 0) gemm(Trans::no, Trans::yes, S(1), x.columns(j0, n), View<const S>(u), S(j0 > 0), xu.columns(i0, m));
     }
   });
   for (const StepSums& part : parts) {

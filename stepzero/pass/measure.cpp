@@ -254,7 +254,7 @@ class Measurement {
   [[nodiscard]] Signal blank() const {
     Signal signal = describe(graph_, architecture_, batch_);
     for (int k = 0; k < options_.step.steps; ++k) signal.steps.push_back(describe_step(graph_, signal));
-    for (const double factor : options_.weightless || signal.steps.empty() ? std::vector<double>() : searched_rates()) {
+    for (const double factor : options_.weightless || signal.steps.empty() || !options_.step.search ? std::vector<double>() : searched_rates()) {
       signal.steps[0].rates.push_back({.rate = factor * options_.step.optimizer.rate.value_or(0)});
     }
     return signal;

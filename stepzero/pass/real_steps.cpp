@@ -144,7 +144,7 @@ void RealSteps::run(Pass<float>& pass, Signal& signal, const std::function<void(
     }});
     scan.finish();
     step.after.measured = loss;
-    if (k == 0) s.search(*before, *after, s.options.optimizer.rate.value_or(0), step);
+    if (k == 0 && s.options.search) s.search(*before, *after, s.options.optimizer.rate.value_or(0), step);
     std::swap(before, after);
   }
 }

@@ -12,6 +12,7 @@ struct StepOptions {
   int steps = 0;  // 0: none
   OptimizerOptions optimizer = {};  // settled
   RateTable rates = {};
+  bool search = true;  // the loss along the first update, of real weights
 };
 
 // As a signal tells of it.

@@ -123,9 +123,11 @@ struct WeightlessSteps::State {
     const double rate = first.update.rate, decay = first.update.decay;
     const double entries = static_cast<double>(w.in) * static_cast<double>(w.out - std::ssize(w.rows));
     const double weights = entries * (w.s * w.s + w.u * w.u);
+    const double inner = inner_with_weights(w, first);
     to.weight_squares += weights;
-    to.update_squares += rate * rate * (first.sums.update_squares + decay * decay * weights);
-    to.decrease += rate * (first.sums.along + decay * inner_with_weights(w, first));
+    // <U, W> is known where U is the gradient; elsewhere it is as good as none beside the squares
+    to.update_squares += rate * rate * (first.sums.update_squares + 2 * decay * first.update.times * inner + decay * decay * weights);
+    to.decrease += rate * (first.sums.along + decay * inner);
   }
 
   // <g, W> = <dY, X W'>, without the explicit rows

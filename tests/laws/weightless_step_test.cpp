@@ -1,4 +1,5 @@
 // A matrix that is not made, met again after its first update: identities that hold for every draw.
+#include <cstdlib>
 #include <random>
 
 #include <fmt/format.h>
@@ -39,6 +40,12 @@ double largest(View<const double> a) {
   }
   return most;
 }
+
+struct OneThread {
+  int before = threads();
+  OneThread() { set_threads(1); }
+  ~OneThread() { set_threads(before); }
+};
 
 struct Shape {
   Index tokens, in, out;
@@ -105,6 +112,7 @@ std::vector<Shape> shapes() { return {{1, 9, 5}, {6, 20, 15}, {6, 20, 3}, {7, 7,
 
 // Whatever W is: dY (X~ W')' = (dY W) X~' = dX X~', and M X goes to M Y. A step of rate 0 leaves W as it is.
 TEST(WeightlessStep, MeetsTheMatrixThatBothDoorsSaw) {
+  const OneThread quiet;
   for (const Shape& s : shapes()) {
     for (const double mean : {0.0, 0.3}) {
       for (const bool same : {true, false}) {
@@ -130,6 +138,7 @@ TEST(WeightlessStep, MeetsTheMatrixThatBothDoorsSaw) {
 
 // What neither door saw has the size it should have: X~ orthogonal to X, through rows of W orthogonal to dY.
 TEST(WeightlessStep, FreshPartHasItsVariance) {
+  const OneThread quiet;
   const Shape s{4, 40, 3000};
   Bench b(s);
   b.update(still);
@@ -163,6 +172,7 @@ std::vector<std::pair<const char*, TensorPlan>> plans() {
 
 // With as many tokens as inputs the two doors know all of W: the step is that of a real matrix, to rounding.
 TEST(WeightlessStep, EqualsARealStepWhereAllIsKnown) {
+  const OneThread quiet;
   for (const Shape& s : {Shape{12, 12, 20}, Shape{14, 9, 700}, Shape{40, 30, 8}}) {
     for (const auto& [name, plan] : plans()) {
       for (const double shrink : {1.0, 0.3}) {
@@ -272,6 +282,84 @@ TEST(WeightlessStep, NeverSeen) {
   op.forward(Down<double>{batch, xs, thetas, y.view(), {}}, {});
   const Tensor<double> got = product(y, y), size = product(x, x);
   for (Index t = 0; t < 3; ++t) EXPECT_NEAR(got(t, t) / (4000 * 0.09 * size(t, t)), 1, 6 * std::sqrt(2.0 / 4000));
+}
+
+// ---- the law
+
+// Spoils every matrix, those of experts too.
+Mutant of_matrices(const std::function<void(WeightlessLinear&)>& spoil) {
+  return [spoil](const Graph&, Weightless& w) {
+    for (auto& node : w.nodes) {
+      if (auto* linear = std::get_if<WeightlessLinear>(&node)) spoil(*linear);
+      if (auto* experts = std::get_if<WeightlessExperts>(&node)) std::ranges::for_each(experts->matrices, spoil);
+    }
+  };
+}
+const Mutant without_recall = of_matrices([](WeightlessLinear& w) { w.recall = false; });
+const Mutant without_fresh = of_matrices([](WeightlessLinear& w) { w.renew = false; });
+
+std::string worst_rows(const Agreement& agreement) {
+  std::string out;
+  for (const Comparison& row : agreement.rows) {
+    if (std::max(std::abs(row.z_mean), std::abs(row.z_variance)) < 3.5) continue;
+    out += fmt::format("{:<56} {:>12.5g} {:>12.5g} {:>7.2f} {:>7.2f}\n", row.what, row.real, row.weightless, row.z_mean, row.z_variance);
+  }
+  return out + "run again: stepzero_tests --gtest_filter='WeightlessStepLaw.*'\n";
+}
+
+// One optimizer each for three architectures: GPT-2 by AdamW, LLaMA by Muon, Mixtral by SGD.
+TEST(WeightlessStepLaw, HoldsForThreeSteps) {
+  const OneThread quiet;
+  for (const int line : {1, 11, 15}) {
+    const WeightlessCase c = weightless_step_cases()[static_cast<std::size_t>(line)];
+    const Agreement agreement = compare(step_ensemble(c, false, 120, line), step_ensemble(c, true, 120, line));
+    EXPECT_TRUE(agreement.largest <= 5) << c.name << ": " << agreement.largest_at << "\n" << worst_rows(agreement);
+    EXPECT_TRUE(agreement.rms_mean <= 1.5 && agreement.rms_variance <= 1.5)
+        << c.name << " " << agreement.rms_mean << " " << agreement.rms_variance;
+  }
+}
+
+TEST(WeightlessStepLaw, SeesEveryMutant) {
+  const OneThread quiet;
+  for (const int line : {1, 11, 15}) {
+    const WeightlessCase c = weightless_step_cases()[static_cast<std::size_t>(line)];
+    const Draws real = step_ensemble(c, false, 100, line);
+    for (const Mutant& mutant : {without_recall, without_fresh}) {
+      EXPECT_GT(compare(real, step_ensemble(c, true, 100, line, mutant)).largest, 6) << c.name;
+    }
+  }
+}
+
+// The whole grid, as the table of docs/weightless.md: ./dev weightless
+TEST(WeightlessStepLaw, Grid) {
+  const char* wanted = std::getenv("STEPZERO_WEIGHTLESS_STEP_SEEDS");
+  if (wanted == nullptr) GTEST_SKIP() << "run by ./dev weightless";
+  const OneThread quiet;
+  const int seeds = std::atoi(wanted);
+  fmt::print("| model | optimizer | numbers | means: rms z | real against real | variances: rms z | real against real | largest z | way up "
+             "forgotten | nothing new |\n|---|---|---|---|---|---|---|---|---|---|\n");
+  double means = 0, variances = 0, count = 0;
+  const std::vector<WeightlessCase> cases = weightless_step_cases();
+  for (int line = 0; line < static_cast<int>(cases.size()); ++line) {
+    const WeightlessCase& c = cases[static_cast<std::size_t>(line)];
+    const Draws real = step_ensemble(c, false, seeds, line);
+    const Agreement agreement = compare(real, step_ensemble(c, true, seeds, line));
+    const Agreement control = compare(real, step_ensemble(c, false, seeds, line + 100));
+    const auto mutated = [&](const Mutant& mutant) { return compare(real, step_ensemble(c, true, seeds, line, mutant)).largest; };
+    const double forgotten = mutated(without_recall), stale = mutated(without_fresh);
+    fmt::print("| {} | {} | {} | {:.2f} | {:.2f} | {:.2f} | {:.2f} | {:.1f} | {:.0f} | {:.0f} |\n", c.name, c.step.optimizer.name,
+               agreement.rows.size(), agreement.rms_mean, control.rms_mean, agreement.rms_variance, control.rms_variance, agreement.largest,
+               forgotten, stale);
+    std::fflush(stdout);
+    const auto n = static_cast<double>(agreement.rows.size());
+    means += agreement.rms_mean * agreement.rms_mean * n;
+    variances += agreement.rms_variance * agreement.rms_variance * n;
+    count += n;
+    EXPECT_TRUE(agreement.largest <= 5) << c.name << ": " << agreement.largest_at << "\n" << worst_rows(agreement);
+    EXPECT_TRUE(std::min(forgotten, stale) > 6) << c.name;
+  }
+  fmt::print("| all | | {:.0f} | {:.2f} | | {:.2f} | | | | |\n", count, std::sqrt(means / count), std::sqrt(variances / count));
+  for (const double squares : {means, variances}) EXPECT_TRUE(std::sqrt(squares / count) >= 0.85 && std::sqrt(squares / count) <= 1.15);
 }
 
 }  // namespace
