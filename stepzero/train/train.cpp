@@ -152,7 +152,7 @@ class Runner {
       record_.steps.push_back(run_.look());
     }
     if (run_.over()) record_.where = run_.where();
-    record_.outcome = judge(record_.steps);
+    record_.outcome = run_.over() ? Outcome::diverged : judge(record_.steps);
     return plan_.save.empty() || run_.over() ? Expected<void>() : save_weights();
   }
 

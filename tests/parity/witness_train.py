@@ -123,9 +123,9 @@ def mixtral(config, w, ids):
         v = w.linear(h, p + "self_attn.v_proj", kv * size, False)
         x = x + w.linear(attend(q, k, v, heads, True), p + "self_attn.o_proj", width, False)
         h = rms(x, p + "post_attention_layernorm").flatten(0, 1)
-        shares = torch.softmax(w.linear(h, p + "block_sparse_moe.gate", config["num_local_experts"], False), -1)
-        best, chosen = shares.topk(config["num_experts_per_tok"], -1)
-        best = best / best.sum(-1, keepdim=True)
+        scores = w.linear(h, p + "block_sparse_moe.gate", config["num_local_experts"], False)
+        best, chosen = scores.topk(config["num_experts_per_tok"], -1)
+        best = torch.softmax(best, -1)  # the softmax of all, shared out anew among the chosen: but here no other score has a gradient
         out = torch.zeros_like(h)
         for e in range(config["num_local_experts"]):
             name = f"{p}block_sparse_moe.experts.{e}."
