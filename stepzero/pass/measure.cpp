@@ -33,8 +33,8 @@ double memory_needed(const Graph& graph, const Batch& batch, const MeasureOption
 }
 
 Error too_large(const Architecture& a, const MeasureOptions& options, double needed, double available) {
-  const char* kind = options.weightless ? "weightless" : steps(options) ? "pass with steps, a" : "streamed";
-  return {.message = fmt::format("{}: a {} pass needs about {:.1f} GB of memory, {:.1f} GB are available", show(a.name), kind,
+  const char* kind = options.weightless ? "weightless pass" : steps(options) ? "pass with steps" : "streamed pass";
+  return {.message = fmt::format("{}: a {} needs about {:.1f} GB of memory, {:.1f} GB are available", show(a.name), kind,
                                  gigabytes(needed), gigabytes(available)),
           .hint = options.weightless
                       ? "shorten --seq-len or --batch"

@@ -31,7 +31,7 @@ std::string line(const Look& look, const std::vector<std::string>& cells) {
 }
 
 // What the step did to the stream in front of each block, and to the scores and branches inside it.
-std::string layer_rows(const Signal& signal, const StepSignal& s, const Stack& stack, const Look& look, bool full) {
+std::string layer_rows(const StepSignal& s, const Stack& stack, const Look& look, bool full) {
   constexpr std::size_t rows = 14;
   std::string out = look.paint(Ink::dim, line(look, {"layer", look.squared(), "change", "relative", "scores", "by weights", "by input"}));
   const auto chosen = choose_rows(stack.layers.size(), full ? stack.layers.size() : rows);
@@ -47,7 +47,7 @@ std::string layer_rows(const Signal& signal, const StepSignal& s, const Stack& s
                        shown(stream->relative), scores == s.attention.end() ? "-" : shown(scores->change), v ? shown(v->direct) : "-",
                        v ? shown(v->carried) : "-"});
   }
-  if (chosen.size() < signal.nodes.size() && chosen.size() < stack.layers.size())
+  if (chosen.size() < stack.layers.size())
     out += look.paint(Ink::dim, fmt::format("       {} of {} layers; --full shows all", chosen.size() - 1, stack.depth())) + "\n";
   out += wrap("scores: change of the attention scores; by weights, by input: what new values make of the old input, and old values of the "
               "new one",
@@ -55,7 +55,7 @@ std::string layer_rows(const Signal& signal, const StepSignal& s, const Stack& s
   return out;
 }
 
-std::string losses(const Signal& signal, const StepSignal& s) {
+std::string losses(const Signal& signal, const StepSignal& s, const Look& look) {
   std::string out = fmt::format("{} {} to {}, to first order {}\n", left("loss", 14), shown(s.before), shown(s.after),
                                 s.before.measured && s.first_order.measured ? number(*s.before.measured + *s.first_order.measured) : "-");
   const StepSignal::Wire& logits = s.wires[s.logits];
@@ -63,9 +63,11 @@ std::string losses(const Signal& signal, const StepSignal& s) {
   const auto& first = signal.steps.front();
   if (first.rates.empty()) return out;
   const GoodRates good = good_rates(first);
-  out += fmt::format("{} {} (best), {} to {} take 90 % of it, {}\n", left("good rates", 14), shown(good.best), shown(good.low), shown(good.high),
-                     good.stops ? fmt::format("from {} on the loss rises", number(*good.stops)) : "the loss rises at none");
-  return out;
+  const std::string rates =
+      !good.best ? "none of those tried lowers the loss"
+                 : fmt::format("{} takes most from the loss, {} to {} at least 90 % of that; {}", shown(good.best), shown(good.low),
+                               shown(good.high), good.stops ? fmt::format("from {} on it rises", number(*good.stops)) : "it rises at none");
+  return out + wrap(left("good rates", 14) + " " + rates, look.width, 0, 15);
 }
 
 std::string largest(const StepSignal& s, const Look& look) {
@@ -113,10 +115,10 @@ std::string steps_text(const Signal& signal, const Look& look, bool full) {
                                                     number(signal.optimizer.rate))) + "\n\n";
     for (const Stack& stack : stacks(signal)) {
       if (!stack.prefix.empty()) out += stack.prefix.substr(0, stack.prefix.size() - 1) + "\n";
-      out += layer_rows(signal, s, stack, look, full) + "\n";
+      out += layer_rows(s, stack, look, full) + "\n";
     }
     if (full) out += wire_rows(s, look) + parameter_rows(s, look) + "\n";
-    out += losses(signal, s) + largest(s, look);
+    out += losses(signal, s, look) + largest(s, look);
   }
   return out;
 }
