@@ -4,11 +4,14 @@ set(STEPZERO_PUBLIC_HEADERS
   stepzero/core/batch.hpp
   stepzero/core/error.hpp
   stepzero/core/memory.hpp
+  stepzero/core/random.hpp
   stepzero/core/view.hpp
   stepzero/graph/param.hpp
   stepzero/io/tokens.hpp
   stepzero/models/architecture.hpp
   stepzero/models/make_input.hpp
+  stepzero/optim/options.hpp
+  stepzero/optim/schedule.hpp
   stepzero/report/json.hpp
   stepzero/signal/comparison.hpp
   stepzero/signal/finding.hpp

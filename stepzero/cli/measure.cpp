@@ -37,6 +37,7 @@ int run(const MeasureFlags& flags) {
   if (!step) return complain(step.error());
   auto signal = measure_with_progress(*setup, flags,
                                       {.weights = flags.weights,
+                                       .adapter = flags.adapter,
                                        .weightless = flags.weightless,
                                        .stream = flags.stream,
                                        .dtype = dtype_of(flags.dtype).value(),
@@ -59,6 +60,7 @@ void declare_measure(CLI::App& app, int& exit_code) {
   auto* weightless =
       verb->add_flag("--weightless", flags->weightless, "sample the pass without making the weights: exact in law, any size of model")
           ->excludes(weights);
+  flags->declare_adapter(*verb);
   auto* stream = verb->add_flag(
           "--stream", flags->stream,
           "hold the weights of one node at a time, made again on the way up: the same numbers in little memory [where all do not fit]")
@@ -81,7 +83,8 @@ void declare_measure(CLI::App& app, int& exit_code) {
       "xavier-normal --json\n"
       "  stepzero measure llama-2-7b --stream --dtype bf16 --scheme llama-depth\n"
       "  stepzero measure llama-3-405b --weightless --seq-len 64\n"
-      "  stepzero measure gpt2 --steps 1 --optimizer adamw --rate 6e-4\n");
+      "  stepzero measure gpt2 --steps 1 --optimizer adamw --rate 6e-4\n"
+      "  stepzero measure gpt2 --weights gpt2.safetensors --adapter adapter/\n");
   verb->callback([flags, &exit_code] { exit_code = run(*flags); });
 }
 

@@ -2,17 +2,13 @@
 // Muon: Jordan et al. 2024. The momentum of a matrix, made orthogonal: its polar factor U V', every singular value 1.
 //
 //     b = m b + g,    w = (1 - rate decay) w - rate scale polar(u),    u = b, or g + m b (Nesterov)
-#include <cstdint>
-
+#include "stepzero/optim/options.hpp"
 #include "stepzero/optim/polar.hpp"
 #include "stepzero/optim/turn.hpp"
 #include "stepzero/optim/update_rows.hpp"
 
 namespace stepzero {
 
-// How large the update of a matrix (in -> out) is: max1 as Jordan has it, sqrt(max(1, out / in)); kimi as Liu et al. 2025, so that its
-// numbers are as large as AdamW's, 0.2 sqrt(max(in, out)); spectral as Bernstein 2025, sqrt(out / in).
-enum class MuonScale : std::uint8_t { max1, kimi, spectral };
 double muon_scale(MuonScale scale, Index in, Index out);
 
 // A matrix whose gradient has been taken in.

@@ -99,6 +99,7 @@ std::vector<TensorPlan> plan_tensors(const Graph& graph, const OptimizerOptions&
     plan.rate.decay = o.decay_matrices && (p.rows() == 1 || p.cols() == 1) ? 0 : o.decay;
     plan.rate.eps = o.eps;
     plan.rate = rates.apply(p, plan.rate);
+    if (p.frozen) plan = {.rule = Sgd{}};
   }
   for (const Node& node : graph.nodes) {
     if (!std::holds_alternative<Experts>(node.op)) continue;

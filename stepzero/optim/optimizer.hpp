@@ -1,8 +1,6 @@
 #pragma once
 // Optimizers. A rule says what one tensor's update is, one rule a file; an Optimizer holds the rule, the rate and the memory of every
 // tensor of a model. Tensors are updated one at a time, while their gradient is hot: no second copy of the gradients is needed.
-#include <optional>
-#include <string>
 #include <variant>
 #include <vector>
 
@@ -10,6 +8,7 @@
 #include "stepzero/optim/adamw.hpp"
 #include "stepzero/optim/lion.hpp"
 #include "stepzero/optim/muon.hpp"
+#include "stepzero/optim/options.hpp"
 #include "stepzero/optim/rates.hpp"
 #include "stepzero/optim/sgd.hpp"
 
@@ -17,34 +16,9 @@ namespace stepzero {
 
 using Rule = std::variant<Sgd, AdamW, Lion, Muon>;  // the one list
 
-struct OptimizerOptions {
-  std::string name = "adamw";             // sgd, adamw, lion, muon
-  std::optional<double> rate = {};        // default_rate() unless told
-  std::optional<double> rate_adamw = {};  // muon: of the tensors that AdamW updates; 1e-3, or under kimi `rate`, unless told
-  std::optional<double> momentum = {};    // sgd: 0, muon: 0.95, unless told
-  bool nesterov = false;                  // sgd, muon
-  std::optional<double> beta1 = {};       // adamw, lion: 0.9 unless told
-  std::optional<double> beta2 = {};       // adamw: 0.999, lion: 0.99, unless told
-  double eps = 1e-8;                      // adamw
-  double decay = 0;                       // decoupled: each update takes rate * decay of a weight
-  bool decay_matrices = false;            // of matrices alone
-  double clip = 0;                        // the most the norm of the whole gradient may be; 0: any
-  int newton_schulz = 0;                  // muon: steps; 0: the exact polar factor
-  MuonScale muon_scale = MuonScale::max1;
-};
-
-// The rate of an optimizer that is not told one: the value its users begin with.
-double default_rate(const OptimizerOptions& options);
-std::vector<std::string> optimizer_names();
-// With the defaults of its optimizer filled in; what no number can be is an error.
-Expected<OptimizerOptions> settled(OptimizerOptions options);
-
 // Whether Muon updates a tensor as a matrix: those inside the network, as stored. Tables, heads, vectors and the kernels that
 // read patches of an image are AdamW's.
 bool is_hidden_matrix(const Param& param);
-
-// What clipping leaves of a gradient of this norm.
-double clipped_share(double norm, double clip);
 
 // What one tensor is updated by.
 struct TensorPlan {
@@ -53,7 +27,8 @@ struct TensorPlan {
   bool skips_zero = false;  // an expert that no token chose has no gradient, and is left as it is
 };
 
-// Of every parameter. `options` are settled; `rates` overrides the rate, the decay and eps of single tensors.
+// Of every parameter; a frozen one has a rate of 0. `options` are settled; `rates` overrides the rate, the decay and eps of single
+// tensors.
 std::vector<TensorPlan> plan_tensors(const Graph& graph, const OptimizerOptions& options, const RateTable& rates = {});
 
 // What a rule remembers of a tensor before its first update.

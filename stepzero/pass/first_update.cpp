@@ -84,6 +84,7 @@ void plan_first_update(const TensorPlan& plan, double shrink, std::span<FirstPas
   std::vector<FirstPass<S>*> blocks;
   for (FirstPass<S>* block : all) {
     block->update = {.rate = plan.rate.rate, .decay = plan.rate.decay};
+    if (plan.rate.rate == 0) continue;  // there is nothing to make
     if (block->x.rows() > 0 && block->space.finite && block->down.finite) blocks.push_back(block);
     if (block->x.rows() == 0 && plan.skips_zero) block->update.decay = 0;
   }

@@ -23,6 +23,7 @@ namespace {
 std::vector<WeightlessLinear*> matrices_of(Weightless& w, std::size_t node) {
   std::vector<WeightlessLinear*> list;
   if (auto* linear = std::get_if<WeightlessLinear>(&w.nodes[node])) list.push_back(linear);
+  if (auto* lora = std::get_if<WeightlessLora>(&w.nodes[node])) list.push_back(&lora->base);
   if (auto* experts = std::get_if<WeightlessExperts>(&w.nodes[node])) {
     for (WeightlessLinear& matrix : experts->matrices) list.push_back(&matrix);
   }

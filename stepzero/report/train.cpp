@@ -20,24 +20,11 @@ using Ink = Look::Ink;
 const char* name_of(Shape shape) { return shape == Shape::cosine ? "cosine" : shape == Shape::linear ? "linear" : "constant"; }
 const char* name_of(MuonScale scale) { return scale == MuonScale::kimi ? "kimi" : scale == MuonScale::spectral ? "spectral" : "max1"; }
 
-// "adamw, rate 0.001, decay 0.1, clip 1, cosine after 100"
-std::string how(const TrainSubject& s) {
-  const OptimizerOptions& o = s.options.optimizer;
-  std::string out = fmt::format("{}, rate {}", o.name, *o.rate);
-  if (o.decay > 0) out += fmt::format(", decay {}{}", o.decay, o.decay_matrices ? " of matrices" : "");
-  if (o.clip > 0) out += fmt::format(", clip {}", o.clip);
-  if (s.options.schedule.warmup > 0) out += fmt::format(", warm-up {}", s.options.schedule.warmup);
-  if (s.options.schedule.shape != Shape::constant)
-    out += fmt::format(", {} to {}", name_of(s.options.schedule.shape), s.options.schedule.end * *o.rate);
-  if (!s.options.rates.rows.empty()) out += ", rates of single tensors";
-  return out;
-}
-
 std::string header(const TrainSubject& s, std::size_t runs, const Look& look) {
   const std::string sizes = fmt::format("{} parameters, {} layers, width {}, vocabulary {}", s.parameters, s.architecture.layers,
                                         s.architecture.width, s.architecture.vocab);
   const std::string parts = s.options.accumulate > 1 ? fmt::format("{} x ", s.options.accumulate) : "";
-  return look.paint(Ink::bold, look.name(s.architecture.name)) + "\n" + wrap(sizes, look.width, 2) + wrap(how(s), look.width, 2) +
+  return look.paint(Ink::bold, look.name(s.architecture.name)) + "\n" + wrap(sizes, look.width, 2) + wrap(how_trained(s), look.width, 2) +
          wrap(fmt::format("{}{} x {} tokens an update, from {}{}", parts, s.batch, s.seq_len, look.text(s.data),
                           runs > 1 ? fmt::format("; {} runs", runs) : ""),
               look.width, 2) +
@@ -70,6 +57,18 @@ std::string table(const std::vector<RunRecord>& runs, const Look& look) {
 }
 
 }  // namespace
+
+std::string how_trained(const TrainSubject& s) {
+  const OptimizerOptions& o = s.options.optimizer;
+  std::string out = fmt::format("{}, rate {}", o.name, *o.rate);
+  if (o.decay > 0) out += fmt::format(", decay {}{}", o.decay, o.decay_matrices ? " of matrices" : "");
+  if (o.clip > 0) out += fmt::format(", clip {}", o.clip);
+  if (s.options.schedule.warmup > 0) out += fmt::format(", warm-up {}", s.options.schedule.warmup);
+  if (s.options.schedule.shape != Shape::constant)
+    out += fmt::format(", {} to {}", name_of(s.options.schedule.shape), s.options.schedule.end * *o.rate);
+  if (!s.options.rates.rows.empty()) out += ", rates of single tensors";
+  return out;
+}
 
 std::vector<LossBand> loss_bands(const std::vector<RunRecord>& runs) {
   std::vector<LossBand> bands;

@@ -1,5 +1,5 @@
 #pragma once
-// What a training is shown as: text for a terminal, JSON (stepzero.train/1), CSV.
+// What a training is shown as: text for a terminal, JSON (stepzero.train/1), CSV, a page.
 #include <string>
 #include <vector>
 
@@ -26,6 +26,12 @@ std::string train_json(const TrainSubject& subject, const std::vector<RunRecord>
 std::string train_csv(const std::vector<RunRecord>& runs);
 std::string train_text(const TrainSubject& subject, const std::vector<RunRecord>& runs, const Look& look);
 
+// A page like that of `report`: losses with their spread over seeds, the signal and the gradient over the depth at the watched steps.
+std::string train_html(const TrainSubject& subject, const std::vector<RunRecord>& runs, const std::string& command,
+                       const std::string& version);
+// Its template (web/train.html).
+std::string_view train_page_template();
+
 // The loss of all runs of a scheme, step by step: mean and, of several, their standard deviation.
 struct LossBand {
   std::string scheme;
@@ -33,6 +39,9 @@ struct LossBand {
   std::vector<HeldOut> validation;  // means
 };
 std::vector<LossBand> loss_bands(const std::vector<RunRecord>& runs);
+
+// "adamw, rate 0.001, decay 0.1, clip 1, cosine to 0.0001"
+std::string how_trained(const TrainSubject& subject);
 
 nlohmann::ordered_json json(const OptimizerOptions& options);
 

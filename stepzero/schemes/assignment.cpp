@@ -25,6 +25,10 @@ Assignment::Assignment(const Graph& graph, const Architecture& a, const Scheme& 
   for (const Param& p : graph.params) {
     auto& list = blocks_.emplace_back();
     zero_rows_.push_back(scheme.zeroes_padding ? p.zero_row : -1);
+    if (p.law) {
+      list.push_back({0, 0, p.rows(), p.cols(), *p.law, p.role, p.layer, p.in_out});
+      continue;
+    }
     if (!scheme.by_part || p.parts.empty()) {
       list.push_back({0, 0, p.rows(), p.cols(), scheme.assign(a, p), p.role, p.layer, p.in_out});
       continue;

@@ -23,12 +23,13 @@ TrainRun<S>::TrainRun(const Graph& graph, const Batch& batch, const TrainOptions
       optimizer_(graph, options.optimizer, options.rates),
       made_(graph.params.size(), false) {
   if (!keeps_gradients(options)) return;
-  for (const Param& p : graph.params) gradients_.emplace_back(p.rows(), p.cols());
+  for (const Param& p : graph.params) gradients_.push_back(p.frozen ? Tensor<S>() : Tensor<S>(p.rows(), p.cols()));
 }
 
 template <class S>
 double TrainRun<S>::memory_needed(const Graph& graph, const Batch& batch, const TrainOptions& options) {
-  const auto weights = static_cast<double>(graph.parameter_count()) * sizeof(S);
+  double weights = 0;  // bytes of what is trained
+  for (const Param& p : graph.params) weights += p.frozen ? 0 : static_cast<double>(p.size()) * sizeof(S);
   const double memories = options.optimizer.name == "adamw" ? 2 : 1;
   return Pass<S>::memory_needed(graph, batch) + weights * (memories + (keeps_gradients(options) ? 1 : 0));
 }

@@ -22,12 +22,13 @@ Json text_of(TrainRun<float>& run, const Graph& graph, const RunRecord& record, 
   return out;
 }
 
-// Every tensor of a state, in the order of the model: visit(name, shape, view).
+// Every tensor of a state, in the order of the model: visit(name, param, view). What is frozen is made again.
 template <class Visit>
 Expected<void> each_tensor(const Graph& graph, TrainRun<float>& run, const Visit& visit) {
   for (std::size_t i = 0; i < graph.params.size(); ++i) {
     const Param& p = graph.params[i];
     const int param = static_cast<int>(i);
+    if (p.frozen) continue;
     if (auto done = visit(p.name, p, run.pass().weight(param)); !done) return done;
     std::size_t k = 0;
     for (Tensor<float>& memory : run.optimizer().memory(param)) {

@@ -44,18 +44,18 @@ class Runner {
     record_.seed = plan.seed + static_cast<std::uint64_t>(index % plan.seeds);
   }
 
-  // Weights, or the state of before.
+  // Weights, and what a state of before says of them.
   Expected<void> begin(const WeightMaker& stored) {
-    if (plan_.resume && fs::exists(state_in(directory()))) {
-      const std::uint64_t seed = record_.seed;
-      if (auto done = load_state(state_in(directory()), *contender_.graph, run_, record_, settings()); !done) return done;
-      record_.seed = seed;
-      return {};
-    }
-    const WeightMaker make = stored ? stored : drawn_weights(*contender_.graph, *contender_.laws, record_.seed);
-    for (std::size_t i = 0; i < contender_.graph->params.size(); ++i) {
+    const Graph& graph = *contender_.graph;
+    const WeightMaker drawn = drawn_weights(graph, *contender_.laws, record_.seed);
+    for (std::size_t i = 0; i < graph.params.size(); ++i) {
+      const WeightMaker& make = stored && !graph.params[i].is_adapter() ? stored : drawn;
       if (auto done = make(i, run_.pass().weight(static_cast<int>(i))); !done) return done;
     }
+    if (!plan_.resume || !fs::exists(state_in(directory()))) return {};
+    const std::uint64_t seed = record_.seed;
+    if (auto done = load_state(state_in(directory()), graph, run_, record_, settings()); !done) return done;
+    record_.seed = seed;
     return {};
   }
 
@@ -158,12 +158,15 @@ class Runner {
 
   Expected<void> save_weights() {
     std::vector<TensorData> tensors;
+    bool adapters = false;
     for (std::size_t i = 0; i < contender_.graph->params.size(); ++i) {
       const Param& p = contender_.graph->params[i];
+      adapters = adapters || p.is_adapter();
+      if (p.frozen) continue;
       const View<float> w = run_.pass().weight(static_cast<int>(i));
       tensors.push_back({p.name, {p.shape.begin(), p.shape.end()}, std::span<const float>(w.data, static_cast<std::size_t>(w.size()))});
     }
-    return write_safetensors((fs::path(directory()) / "model.safetensors").string(), tensors,
+    return write_safetensors((fs::path(directory()) / (adapters ? "adapter_model.safetensors" : "model.safetensors")).string(), tensors,
                              {{"format", "pt"}, {"stepzero.trained", fmt::format("{} updates", run_.updates())}}, true);
   }
 
@@ -254,7 +257,7 @@ class Training {
       fs::create_directories(directory, error);
       if (error) return fail(fmt::format("{}: cannot make the directory: {}", show(directory), error.message()));
       const Contender& contender = plan_.contenders[static_cast<std::size_t>(i / plan_.seeds)];
-      if (auto done = write_file((fs::path(directory) / "config.json").string(), contender.config); !done) return done;
+      if (auto done = write_file((fs::path(directory) / contender.config_name).string(), contender.config); !done) return done;
     }
     return {};
   }

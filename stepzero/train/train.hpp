@@ -21,7 +21,8 @@ struct Contender {
   const Architecture* architecture = nullptr;
   const Assignment* laws = nullptr;
   RunSettings settings = {};
-  std::string config = {};  // the config.json of what is saved
+  std::string config = {};  // of what is saved: a model's configuration, or its adapters'
+  std::string config_name = "config.json";
 };
 
 struct TrainPlan {

@@ -49,7 +49,8 @@ std::vector<Shard> plan_shards(const Graph& graph, const CheckpointOptions& opti
     shards.back().bytes += bytes;
   }
   for (std::size_t i = 0; i < shards.size(); ++i) {
-    shards[i].name = shards.size() == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+    shards[i].name = shards.size() == 1 ? options.stem + ".safetensors"
+                                        : fmt::format("{}-{:05}-of-{:05}.safetensors", options.stem, i + 1, shards.size());
   }
   return shards;
 }
@@ -183,7 +184,7 @@ std::string index_text(const Graph& graph, const std::vector<Shard>& shards, con
 
 // The same text in every run, or it belongs to another checkpoint.
 Expected<void> write_config(const CheckpointOptions& options) {
-  const std::string path = (fs::path(options.path) / "config.json").string();
+  const std::string path = (fs::path(options.path) / options.config_name).string();
   constexpr std::uint64_t limit = 16 << 20;
   std::error_code ignored;
   if (!options.replace && fs::exists(path, ignored)) {
@@ -246,7 +247,7 @@ class Checkpoint {
   // An index, or a file without one, that another checkpoint left here would be taken for ours.
   Expected<void> clear_the_way() const {
     const std::string index = index_path();
-    const std::string single = (fs::path(options_.path) / "model.safetensors").string();
+    const std::string single = (fs::path(options_.path) / (options_.stem + ".safetensors")).string();
     const std::string ours = shards_.size() > 1 ? index_text(graph_, shards_, options_) : "";
     std::error_code ignored;
     for (const std::string& path : {index, single}) {
@@ -262,7 +263,7 @@ class Checkpoint {
     return {};
   }
 
-  [[nodiscard]] std::string index_path() const { return (fs::path(options_.path) / "model.safetensors.index.json").string(); }
+  [[nodiscard]] std::string index_path() const { return (fs::path(options_.path) / (options_.stem + ".safetensors.index.json")).string(); }
 
   Expected<void> write_shard(const Shard& shard, double before, double total) {
     const std::string path = path_of(shard);

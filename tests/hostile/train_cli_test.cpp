@@ -123,6 +123,32 @@ TEST(TrainCli, WeightsThatItSavedLoadAnywhere) {
   EXPECT_LT(again["runs"][0]["steps"][0]["loss"].get<double>(), trained["runs"][0]["steps"][2]["loss"].get<double>());
 }
 
+TEST(TrainCli, AdaptersAloneAreTrainedAndSaved) {
+  Scratch scratch;
+  const Words model = {"gpt2", "--set", "layers=2", "--set", "width=32", "--set", "heads=4", "--set", "vocab=20"};
+  std::ignore = scratch.put("ids.txt", "1 2 3 4 5 6\n7 8 9 10 11 12\n");
+  const auto call = [&](Words words, const Words& more) {
+    words.insert(words.end(), model.begin(), model.end());
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words, scratch);
+  };
+  ASSERT_EQ(call({"init"}, {"-o", scratch.path("base")}).code, 0);
+  const std::string weights = scratch.path("base/model.safetensors"), lora = "rank=4,alpha=8,roles=query,value,ffn_out";
+  const Words how = {"--weights", weights, "--tokens", scratch.path("ids.txt"), "--json"};
+  Words training = how;
+  training.insert(training.end(), {"--lora", lora, "--steps", "30", "--rate", "0.02", "--save", scratch.path("adapter")});
+  const auto trained = train_result(call({"train"}, training));
+  const auto& steps = trained["runs"][0]["steps"];
+  EXPECT_LT(steps[30]["loss"].get<double>(), steps[0]["loss"].get<double>() - 0.1);
+  EXPECT_TRUE(std::filesystem::exists(scratch.path("adapter/adapter_config.json")));
+  EXPECT_FALSE(std::filesystem::exists(scratch.path("adapter/model.safetensors")));
+  EXPECT_LT(std::filesystem::file_size(scratch.path("adapter/adapter_model.safetensors")), std::filesystem::file_size(weights) / 4);
+  Words again = how;
+  again.insert(again.end(), {"--adapter", scratch.path("adapter")});
+  const auto measured = train_result(call({"measure"}, again));
+  EXPECT_NEAR(measured["loss"]["measured"].get<double>(), steps[30]["loss"].get<double>(), 1e-6);
+}
+
 TEST(TrainCli, IdsComeInTheirOrder) {
   Scratch scratch;
   std::ignore = scratch.put("ids.txt", "1 2 3 4 5\n6 7 8 9 10\n11 12 13 14 15\n");

@@ -10,6 +10,7 @@
 
 #include "stepzero/io/tokens.hpp"
 #include "stepzero/models/build.hpp"
+#include "stepzero/models/lora.hpp"
 #include "stepzero/models/model.hpp"
 #include "stepzero/pass/fill_pass.hpp"
 #include "stepzero/pass/measure.hpp"
@@ -24,6 +25,7 @@ struct WeightlessCase {
   std::string scheme = "xavier-normal";
   Index length = 32;
   Index sequences = 1;
+  std::string lora = {};
   StepOptions step = {};
 };
 
@@ -67,7 +69,7 @@ inline void add_step_numbers(const StepSignal& step, bool decays, const std::fun
     add(w.name + " cosine after", w.token_cosine);
     add(w.name + " change", w.change);
     add(w.name + " relative change", w.relative);
-    if (w.kind == "experts") continue;  // weightless, their change is not split
+    if (w.kind == "experts" || w.kind == "lora_linear") continue;  // weightless, their change is not split
     add(w.name + " direct", w.direct);
     add(w.name + " carried", w.carried);
   }
@@ -130,7 +132,8 @@ struct Draws {
 
 inline Draws draw_ensemble(const WeightlessCase& c, bool weightless, int seeds, std::uint64_t first_seed, const Mutant& mutant = {}) {
   const Architecture a = architecture_of(c);
-  const Graph graph = build_graph(a);
+  Graph graph = build_graph(a);
+  if (!c.lora.empty()) add_adapters(graph, parse_lora(c.lora).value()).value();
   const Batch batch = batch_of(c, a);
   const Scheme& scheme = **find_scheme(c.scheme);
   const auto distributions = distributions_of(graph, a, scheme);
@@ -258,13 +261,23 @@ inline std::vector<WeightlessCase> weightless_cases() {
        .set = llama({"window=5", "kv_heads=8"}),
        .length = 24,
        .sequences = 2},
+      {.name = "LLaMA with adapters of rank 4",
+       .preset = "llama-2-7b",
+       .set = llama({}),
+       .scheme = "he",
+       .length = 40,
+       .lora = "rank=4,alpha=8,roles=query,value,ffn_out,b_std=0.2"},
+      {.name = "GPT-2 with adapters beside fused q, k, v, stored (in, out)",
+       .preset = "gpt2",
+       .set = gpt2({}),
+       .lora = "rank=4,alpha=8,roles=query_key_value,b_std=0.2"},
   };
 }
 
-// Six of them, each with the first step of three optimizers.
+// Six of them and one with adapters, each with the first step of three optimizers.
 inline std::vector<WeightlessCase> weightless_step_cases() {
   std::vector<WeightlessCase> cases;
-  for (const std::size_t i : {0, 2, 4, 5, 6, 9}) {
+  for (const std::size_t i : {0, 2, 4, 5, 6, 9, 12}) {
     for (OptimizerOptions optimizer : {OptimizerOptions{.name = "sgd", .rate = 0.2, .momentum = 0.9, .nesterov = true, .decay = 0.1, .clip = 1},
                                        OptimizerOptions{.name = "adamw", .rate = 2e-3}, OptimizerOptions{.name = "muon", .rate = 0.02}}) {
       WeightlessCase c = weightless_cases()[i];

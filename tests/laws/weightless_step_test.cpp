@@ -291,6 +291,7 @@ Mutant of_matrices(const std::function<void(WeightlessLinear&)>& spoil) {
   return [spoil](const Graph&, Weightless& w) {
     for (auto& node : w.nodes) {
       if (auto* linear = std::get_if<WeightlessLinear>(&node)) spoil(*linear);
+      if (auto* lora = std::get_if<WeightlessLora>(&node)) spoil(lora->base);
       if (auto* experts = std::get_if<WeightlessExperts>(&node)) std::ranges::for_each(experts->matrices, spoil);
     }
   };
