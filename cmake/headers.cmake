@@ -16,4 +16,6 @@ set(STEPZERO_PUBLIC_HEADERS
   stepzero/signal/comparison.hpp
   stepzero/signal/finding.hpp
   stepzero/signal/order.hpp
-  stepzero/signal/signal.hpp)
+  stepzero/signal/signal.hpp
+  stepzero/signal/step_signal.hpp
+  stepzero/signal/value.hpp)

@@ -1,6 +1,7 @@
 #include <memory>
 
 #include "stepzero/api/checkpoints.hpp"
+#include "stepzero/cli/optimizer_flags.hpp"
 #include "stepzero/cli/present.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/pass/measure.hpp"
@@ -15,18 +16,32 @@ struct MeasureFlags : CommonFlags {
   bool weightless = false;
   bool stream = false;
   std::string dtype = "f32";
+  int steps = 0;
+  OptimizerFlags optimizer;
   ViewFlags view;
 };
+
+Expected<StepOptions> step_options(const MeasureFlags& flags, const Graph& graph) {
+  if (flags.steps == 0) return {};
+  auto optimizer = flags.optimizer.settled();
+  if (!optimizer) return std::unexpected(optimizer.error());
+  auto table = flags.optimizer.table(graph);
+  if (!table) return std::unexpected(table.error());
+  return StepOptions{.steps = flags.steps, .optimizer = std::move(*optimizer), .rates = std::move(*table)};
+}
 
 int run(const MeasureFlags& flags) {
   auto setup = prepare(flags);
   if (!setup) return complain(setup.error());
+  auto step = step_options(flags, setup->graph);
+  if (!step) return complain(step.error());
   auto signal = measure_with_progress(*setup, flags,
                                       {.weights = flags.weights,
                                        .adapter = flags.adapter,
                                        .weightless = flags.weightless,
                                        .stream = flags.stream,
-                                       .dtype = dtype_of(flags.dtype).value()});
+                                       .dtype = dtype_of(flags.dtype).value(),
+                                       .step = std::move(*step)});
   if (!signal) return complain(signal.error());
   if (flags.dtype != "f32") signal->dtype = flags.dtype;
   signal->tokens = input_name(flags.input(), setup->batch);
@@ -46,7 +61,7 @@ void declare_measure(CLI::App& app, int& exit_code) {
       verb->add_flag("--weightless", flags->weightless, "sample the pass without making the weights: exact in law, any size of model")
           ->excludes(weights);
   flags->declare_adapter(*verb);
-  verb->add_flag(
+  auto* stream = verb->add_flag(
           "--stream", flags->stream,
           "hold the weights of one node at a time, made again on the way up: the same numbers in little memory [where all do not fit]")
       ->excludes(weightless);
@@ -55,12 +70,20 @@ void declare_measure(CLI::App& app, int& exit_code) {
       ->capture_default_str()
       ->excludes(weights)
       ->excludes(weightless);
+  auto* steps = verb->add_option("--steps", flags->steps, "then so many updates of the weights, and what each changes; weightless: one")
+                    ->check(CLI::Range(1, 1000000))
+                    ->excludes(stream);
+  const std::size_t before = verb->get_options().size();
+  flags->optimizer.declare(*verb);
+  const auto options = verb->get_options();
+  for (std::size_t k = before; k < options.size(); ++k) options[k]->needs(steps);
   flags->view.declare(*verb);
   verb->footer(
       "Examples:\n  stepzero measure gpt2 --seeds 4\n  stepzero measure gpt2 --set layers=48 --set norm_placement=post --scheme "
       "xavier-normal --json\n"
       "  stepzero measure llama-2-7b --stream --dtype bf16 --scheme llama-depth\n"
       "  stepzero measure llama-3-405b --weightless --seq-len 64\n"
+      "  stepzero measure gpt2 --steps 1 --optimizer adamw --rate 6e-4\n"
       "  stepzero measure gpt2 --weights gpt2.safetensors --adapter adapter/\n");
   verb->callback([flags, &exit_code] { exit_code = run(*flags); });
 }

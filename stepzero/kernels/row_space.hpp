@@ -29,6 +29,7 @@ struct RowSpace {
 
   [[nodiscard]] bool empty() const { return tokens == 0; }
   [[nodiscard]] const double* row(Index t) const { return lower.data() + t * tokens; }
+  [[nodiscard]] View<const double> left() const { return {lower.data(), tokens, tokens}; }
 
   // Row by row, A (rows, T) = <a, x_s> for all s -> the first `rank` columns become A B.              (2)
   void project(View<double> a) const;

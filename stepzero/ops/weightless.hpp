@@ -20,6 +20,7 @@
 // Derived in docs/derivations/weightless.md
 #include <algorithm>
 #include <limits>
+#include <variant>
 
 #include "stepzero/core/random.hpp"
 #include "stepzero/kernels/fill.hpp"
@@ -53,6 +54,25 @@ void row_gradients(View<const S> x, View<const S> dy, std::span<const Index> row
   wide_product(View<const S>(columns), x, dw.add, dw.d);  // (8)
 }
 
+struct WeightlessLinear;
+template <class S>
+struct FirstPass;  // ops/weightless_step.hpp
+
+template <class S>
+void meet_again(const WeightlessLinear& w, const Down<S>& p, FirstPass<S>& first);
+template <class S>
+void remember(const WeightlessLinear& w, const Up<S>& p, const RowSpace& space, const RowSpace& down, FirstPass<S>& to);
+
+// The first `columns` columns of a (rows, T) matrix of doubles, times a factor, as S.
+template <class S>
+Tensor<S> narrow(View<const double> from, Index columns, double factor) {
+  Tensor<S> to(from.rows, columns);
+  for (Index t = 0; t < from.rows; ++t) {
+    for (Index k = 0; k < columns; ++k) to(t, k) = static_cast<S>(factor * from(t, k));
+  }
+  return to;
+}
+
 struct WeightlessLinear {
   Index in = 0;
   Index out = 0;
@@ -62,14 +82,27 @@ struct WeightlessLinear {
   double u = 0;                  // their mean
   Stream seen = {};              // of Z
   Stream unseen = {};            // of N
+  Stream fresh = {};             // of what neither door has seen, when the matrix is met again
   std::vector<Index> rows = {};  // explicit rows of W, ascending; theta[0] holds them
   bool project = true;           // false: (5) without - E B, a mistake the tests must see
+  bool recall = true;            // false: met again, what the way up saw is forgotten, another
+  bool renew = true;             // false: met again, there is nothing new to see, another
+  // Backward leaves here what both doors saw; forward meets the matrix again, after its update, where `again` says so.
+  std::variant<FirstPass<float>*, FirstPass<double>*> first = {};
+  bool again = false;
+
+  template <class S>
+  [[nodiscard]] FirstPass<S>* first_pass() const {
+    const auto* found = std::get_if<FirstPass<S>*>(&first);
+    return found == nullptr ? nullptr : *found;
+  }
 
   template <class S>
   void forward(const Down<S>& p, const RowSpace& space) const {
+    if (again) return meet_again(*this, p, *first_pass<S>());
     if (!space.finite) return fill_nan(p.y);
     const Index r = s == 0 ? 0 : space.rank;
-    const Tensor<S> l = narrow<S>(space.lower, space.tokens, r, s);  // (1)
+    const Tensor<S> l = narrow<S>(space.left(), r, s);  // (1)
     for_column_chunks(out, [&](Index, Index c0, Index c1) {
       const Tensor<S> z = draw<S>(seen, r, space.tokens, c0, c1);
       gemm(Trans::no, Trans::no, S(1), l.view(), z.view(), S(0), p.y.columns(c0, c1 - c0));  // (2)
@@ -83,6 +116,7 @@ struct WeightlessLinear {
   std::vector<double> backward(const Up<S>& p, const RowSpace& space) const {
     if (bias) sum_tokens(p.dy, p.dtheta.subspan(pieces));
     const RowSpace down = factor(gram(p.dy, rows), p.dy.rows);  // (3)
+    if (FirstPass<S>* to = first_pass<S>()) remember(*this, p, space, down, *to);
     if (!space.finite || !down.finite) {
       if (p.dx[0].wanted()) fill_nan(p.dx[0].d);
       if (p.dtheta[0].wanted()) fill_nan(p.dtheta[0].d);
@@ -94,6 +128,40 @@ struct WeightlessLinear {
     return {frobenius(square(space.gram), square(down.gram))};  // (6)
   }
 
+  // The columns [c0, c1) of a matrix with `count` rows. A chunk is one run of its stream.
+  template <class S>
+  Tensor<S> draw(const Stream& stream, Index count, Index tokens, Index c0, Index c1) const {
+    Tensor<S> z(count, c1 - c0);
+    fill(Distribution::normal(1), stream, static_cast<std::uint64_t>(c0 * tokens),
+         std::span<S>(z.data(), static_cast<std::size_t>(z.size())));
+    return z;
+  }
+
+  // Z, without the explicit rows of W.
+  template <class S>
+  Tensor<S> draw_seen(const Stream& stream, Index count, Index tokens, Index c0, Index c1) const {
+    Tensor<S> z = draw<S>(stream, count, tokens, c0, c1);
+    for (auto it = std::ranges::lower_bound(rows, c0); it != rows.end() && *it < c1; ++it) {
+      for (Index k = 0; k < count; ++k) z(k, *it - c0) = S(0);
+    }
+    return z;
+  }
+
+  // Y += u X 1 1', without the columns of X in `skip`.
+  template <class S>
+  void add_row_sums(View<const S> x, std::span<const Index> skip, View<S> y) const {
+    parallel_for(x.rows, [&](Index t) {
+      S sum = row_sum<S>(x.cols, [&](Index i) { return x(t, i); });
+      for (const Index v : skip) sum -= x(t, v);
+      for (Index c = 0; c < y.cols; ++c) y(t, c) += S(u) * sum;
+    });
+  }
+
+  template <class S>
+  static void fill_nan(View<S> y) {
+    for (Index t = 0; t < y.rows; ++t) std::fill_n(y.row(t), y.cols, std::numeric_limits<S>::quiet_NaN());
+  }
+
  private:
   template <class S>
   void input_gradient(const Up<S>& p, const RowSpace& space, const RowSpace& down) const {
@@ -103,15 +171,12 @@ struct WeightlessLinear {
     const Index q = s == 0 ? 0 : down.rank;
     Accumulator dyz(tokens, tokens, column_pieces(out));
     for_column_chunks(out, [&](Index piece, Index c0, Index c1) {
-      Tensor<S> z = draw<S>(seen, r, tokens, c0, c1);
-      for (auto it = std::ranges::lower_bound(rows, c0); it != rows.end() && *it < c1; ++it) {
-        for (Index k = 0; k < r; ++k) z(k, *it - c0) = S(0);
-      }
+      const Tensor<S> z = draw_seen<S>(seen, r, tokens, c0, c1);
       Tensor<S> part(tokens, r);
       gemm(Trans::no, Trans::yes, S(s), p.dy.columns(c0, c1 - c0), View<const S>(z), S(0), part.view());
       dyz.add(piece, View<const S>(part));
     });
-    const Tensor<S> c = narrow<S>(down.lower, tokens, q, s);
+    const Tensor<S> c = narrow<S>(down.left(), q, s);
     Accumulator ex(tokens, tokens, column_pieces(in));
     for_column_chunks(in, [&](Index piece, Index c0, Index c1) {
       const Tensor<S> n = draw<S>(unseen, q, tokens, c0, c1);
@@ -132,7 +197,7 @@ struct WeightlessLinear {
       }
     }
     space.lift(a);
-    const Tensor<S> m = narrow<S>(a, tokens, tokens, 1);
+    const Tensor<S> m = narrow<S>(a, tokens, 1);
     wide_product(m.view(), p.x[0], true, dx.d);  // (5)
     if (u != 0) add_row_sums(p.dy, rows, dx.d);
   }
@@ -148,44 +213,6 @@ struct WeightlessLinear {
       wide_product(View<const S>(dy), p.theta[0], true, p.dx[0].d);  // (8)
     }
     row_gradients(p.x[0], p.dy, rows, p.dtheta[0]);
-  }
-
-  // The columns [c0, c1) of a matrix with `count` rows. A chunk is one run of its stream.
-  template <class S>
-  Tensor<S> draw(const Stream& stream, Index count, Index tokens, Index c0, Index c1) const {
-    Tensor<S> z(count, c1 - c0);
-    fill(Distribution::normal(1), stream, static_cast<std::uint64_t>(c0 * tokens),
-         std::span<S>(z.data(), static_cast<std::size_t>(z.size())));
-    return z;
-  }
-
-  // The first `columns` columns of a (T, T) matrix of doubles, times a factor, as S.
-  template <class S>
-  static Tensor<S> narrow(View<const double> from, Index tokens, Index columns, double factor) {
-    Tensor<S> to(tokens, columns);
-    for (Index t = 0; t < tokens; ++t) {
-      for (Index k = 0; k < columns; ++k) to(t, k) = static_cast<S>(factor * from(t, k));
-    }
-    return to;
-  }
-  template <class S>
-  static Tensor<S> narrow(const std::vector<double>& from, Index tokens, Index columns, double factor) {
-    return narrow<S>(View<const double>(from.data(), tokens, tokens), tokens, columns, factor);
-  }
-
-  template <class S>
-  static void fill_nan(View<S> y) {
-    for (Index t = 0; t < y.rows; ++t) std::fill_n(y.row(t), y.cols, std::numeric_limits<S>::quiet_NaN());
-  }
-
-  // Y += u X 1 1', without the columns of X in `skip`.
-  template <class S>
-  void add_row_sums(View<const S> x, std::span<const Index> skip, View<S> y) const {
-    parallel_for(x.rows, [&](Index t) {
-      S sum = row_sum<S>(x.cols, [&](Index i) { return x(t, i); });
-      for (const Index v : skip) sum -= x(t, v);
-      for (Index c = 0; c < y.cols; ++c) y(t, c) += S(u) * sum;
-    });
   }
 
   template <class S>
@@ -228,3 +255,5 @@ struct SeenEmbedding {
 static_assert(StandIn<SeenEmbedding>);
 
 }  // namespace stepzero
+
+#include "stepzero/ops/weightless_step.hpp"

@@ -89,26 +89,43 @@ bool all_zero(View<const S> g) {
 
 }  // namespace
 
-template <class S>
-Optimizer<S>::Optimizer(const Graph& graph, const OptimizerOptions& o, const RateTable& rates) {
+std::vector<TensorPlan> plan_tensors(const Graph& graph, const OptimizerOptions& o, const RateTable& rates) {
+  std::vector<TensorPlan> plans;
   for (const Param& p : graph.params) {
-    PerTensor t;
-    t.rule = rule_for(p, o);
-    const bool by_adamw = o.name == "muon" && std::holds_alternative<AdamW>(t.rule);
-    t.rate.rate = by_adamw ? *o.rate_adamw : *o.rate;
-    t.rate.decay = o.decay_matrices && (p.rows() == 1 || p.cols() == 1) ? 0 : o.decay;
-    t.rate.eps = o.eps;
-    t.rate = rates.apply(p, t.rate);
-    const int memories = p.frozen ? 0 : std::visit([](const auto& rule) { return rule.memories(); }, t.rule);
-    for (int k = 0; k < memories; ++k) {
-      t.memory.emplace_back(p.rows(), p.cols());
-      std::memset(t.memory.back().data(), 0, static_cast<std::size_t>(p.size()) * sizeof(S));
-    }
-    tensors_.push_back(std::move(t));
+    TensorPlan& plan = plans.emplace_back();
+    plan.rule = rule_for(p, o);
+    const bool by_adamw = o.name == "muon" && std::holds_alternative<AdamW>(plan.rule);
+    plan.rate.rate = by_adamw ? *o.rate_adamw : *o.rate;
+    plan.rate.decay = o.decay_matrices && (p.rows() == 1 || p.cols() == 1) ? 0 : o.decay;
+    plan.rate.eps = o.eps;
+    plan.rate = rates.apply(p, plan.rate);
+    if (p.frozen) plan = {.rule = Sgd{}};
   }
   for (const Node& node : graph.nodes) {
     if (!std::holds_alternative<Experts>(node.op)) continue;
-    for (const ParamUse& use : node.params) tensors_[static_cast<std::size_t>(use.param)].skips_zero = true;
+    for (const ParamUse& use : node.params) plans[static_cast<std::size_t>(use.param)].skips_zero = true;
+  }
+  return plans;
+}
+
+template <class S>
+std::vector<Tensor<S>> blank_memory(const Rule& rule, Index rows, Index cols) {
+  std::vector<Tensor<S>> memory;
+  const int count = std::visit([](const auto& r) { return r.memories(); }, rule);
+  for (int k = 0; k < count; ++k) {
+    memory.emplace_back(rows, cols);
+    std::memset(memory.back().data(), 0, static_cast<std::size_t>(rows * cols) * sizeof(S));
+  }
+  return memory;
+}
+
+template <class S>
+Optimizer<S>::Optimizer(const Graph& graph, const OptimizerOptions& o, const RateTable& rates) {
+  for (const TensorPlan& plan : plan_tensors(graph, o, rates)) {
+    const Param& p = graph.params[tensors_.size()];
+    PerTensor& t = tensors_.emplace_back();
+    static_cast<TensorPlan&>(t) = plan;
+    t.memory = blank_memory<S>(plan.rule, p.rows(), p.cols());
   }
 }
 
@@ -144,6 +161,8 @@ void Optimizer<S>::finish() {
   });
 }
 
+template std::vector<Tensor<float>> blank_memory(const Rule&, Index, Index);
+template std::vector<Tensor<double>> blank_memory(const Rule&, Index, Index);
 template class Optimizer<float>;
 template class Optimizer<double>;
 

@@ -20,10 +20,24 @@ using Rule = std::variant<Sgd, AdamW, Lion, Muon>;  // the one list
 // read patches of an image are AdamW's.
 bool is_hidden_matrix(const Param& param);
 
+// What one tensor is updated by.
+struct TensorPlan {
+  Rule rule = {};
+  TensorRate rate = {};
+  bool skips_zero = false;  // an expert that no token chose has no gradient, and is left as it is
+};
+
+// Of every parameter; a frozen one has a rate of 0. `options` are settled; `rates` overrides the rate, the decay and eps of single
+// tensors.
+std::vector<TensorPlan> plan_tensors(const Graph& graph, const OptimizerOptions& options, const RateTable& rates = {});
+
+// What a rule remembers of a tensor before its first update.
+template <class S>
+std::vector<Tensor<S>> blank_memory(const Rule& rule, Index rows, Index cols);
+
 template <class S>
 class Optimizer {
  public:
-  // `options` are settled. `rates` overrides the rate, the decay and eps of single tensors.
   Optimizer(const Graph& graph, const OptimizerOptions& options, const RateTable& rates = {});
 
   // Updates one tensor. `share`: of its rate, by the schedule; `shrink`: of its gradient, by clipping. Matrices whose update is
@@ -38,10 +52,7 @@ class Optimizer {
   [[nodiscard]] Index& updates(int param) { return tensors_[static_cast<std::size_t>(param)].updates; }
 
  private:
-  struct PerTensor {
-    Rule rule;
-    TensorRate rate;
-    bool skips_zero = false;  // an expert that no token chose has no gradient, and is left as it is
+  struct PerTensor : TensorPlan {
     Index updates = 0;
     std::vector<Tensor<S>> memory;
     std::vector<Waiting<S>> waiting;  // at most one

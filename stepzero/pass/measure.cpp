@@ -26,23 +26,36 @@ double gigabytes(double bytes) { return bytes * 1e-9; }
 
 double memory_for(const MeasureOptions& options) { return options.memory > 0 ? options.memory : static_cast<double>(available_memory()); }
 
-// Streamed if asked for, or if all weights do not fit into memory. An error if a streamed pass does not fit either.
+bool steps(const MeasureOptions& options) { return options.step.steps > 0; }
+
+double memory_needed(const Graph& graph, const Batch& batch, const MeasureOptions& options, const PassOptions& how) {
+  if (!steps(options)) return Pass<float>::memory_needed(graph, batch, how);
+  return how.weightless != nullptr ? WeightlessSteps::memory_needed(graph, batch, *how.weightless)
+                                   : RealSteps::memory_needed(graph, batch, options.step);
+}
+
+Error too_large(const Architecture& a, const MeasureOptions& options, double needed, double available) {
+  const char* kind = options.weightless ? "weightless pass" : steps(options) ? "pass with steps" : "streamed pass";
+  return {.message = fmt::format("{}: a {} needs about {:.1f} GB of memory, {:.1f} GB are available", show(a.name), kind,
+                                 gigabytes(needed), gigabytes(available)),
+          .hint = options.weightless
+                      ? "shorten --seq-len or --batch"
+                      : "--weightless samples the pass without making the weights; or shorten --seq-len or --batch, or --set layers=..."};
+}
+
+// Streamed if asked for, or if all weights do not fit into memory. An error if a streamed pass does not fit either. Steps want every
+// wire, and the whole gradients of what is there.
 Expected<PassOptions> choose(const Graph& graph, const Architecture& a, const Batch& batch, const MeasureOptions& options,
                              const Weightless* stand_ins) {
   PassOptions how{.checkpoint = options.weightless, .head_rows = measured_head_rows, .norms = !options.weightless, .weightless = stand_ins};
+  if (steps(options)) how = {.checkpoint = options.weightless, .keep_cuts = options.weightless, .weightless = stand_ins};
   const double available = memory_for(options);
-  const double whole = Pass<float>::memory_needed(graph, batch, how);
-  if (!options.weightless && (options.stream || whole > available)) {
+  const double whole = memory_needed(graph, batch, options, how);
+  if (!options.weightless && !steps(options) && (options.stream || whole > available)) {
     how = {.checkpoint = true, .keep_bytes = wires_kept, .stream = true, .head_rows = measured_head_rows, .norms = true};
   }
-  const double needed = Pass<float>::memory_needed(graph, batch, how);
-  if (needed > available) {
-    return fail(fmt::format("{}: a {} pass needs about {:.1f} GB of memory, {:.1f} GB are available", show(a.name),
-                            options.weightless ? "weightless" : "streamed", gigabytes(needed), gigabytes(available)),
-                options.weightless
-                    ? "shorten --seq-len or --batch"
-                    : "--weightless samples the pass without making the weights; or shorten --seq-len or --batch, or --set layers=...");
-  }
+  const double needed = memory_needed(graph, batch, options, how);
+  if (needed > available) return std::unexpected(too_large(a, options, needed, available));
   if (how.stream && !options.stream && options.note) {
     options.note(
         fmt::format("all weights at once need {:.1f} GB of memory, {:.1f} GB are available: one tensor is made at a time, and again "
@@ -178,10 +191,19 @@ class Measurement {
     }
     draws_.push_back(std::make_unique<Draw>());
     if (options_.weightless) draws_[0]->stand_ins = make_weightless(graph_, batch_, laws_, options_.seed);
+    if (auto done = check_steps(); !done) return std::unexpected(done.error());
     const auto how = choose(graph_, architecture_, batch_, options_, options_.weightless ? &draws_[0]->stand_ins : nullptr);
     if (!how) return std::unexpected(how.error());
     how_ = *how;
     return fmt::format("{}", draws_at_once());
+  }
+
+  Expected<void> check_steps() const {
+    if (!options_.weightless || options_.step.steps == 0) return {};
+    if (options_.step.steps > 1) {
+      return fail(fmt::format("{} steps: --weightless knows the first alone", options_.step.steps), "measure without --weightless");
+    }
+    return check_weightless_step(graph_, draws_[0]->stand_ins, options_.step);
   }
 
   // Those of the model, or of its adapters, in a file.
@@ -218,7 +240,7 @@ class Measurement {
   // Draws run side by side, a thread each, while they leave half of the memory free: no thread then waits for another. Else, and where
   // memory was to be saved, one after the other, each on all threads.
   [[nodiscard]] Index draws_at_once() const {
-    const double fit = 0.5 * memory_for(options_) / Pass<float>::memory_needed(graph_, batch_, how_);
+    const double fit = 0.5 * memory_for(options_) / memory_needed(graph_, batch_, options_, how_);
     if (how_.stream || fit < 2) return 1;
     return std::min({static_cast<Index>(seeds_), static_cast<Index>(threads()), static_cast<Index>(std::min(fit, 1e6))});
   }
@@ -245,9 +267,19 @@ class Measurement {
     for (int rank = 0; rank < team.size; ++rank) {
       if (rank == team.rank) all.insert(all.end(), own.begin(), own.end());
       std::string_view rest = rank == team.rank ? std::string_view() : (*parts)[static_cast<std::size_t>(rank)];
-      while (!rest.empty()) all.push_back(unpack(describe(graph_, architecture_, batch_), rest));
+      while (!rest.empty()) all.push_back(unpack(blank(), rest));
     }
     return all;
+  }
+
+  // What a draw fills in, for one that comes from another process.
+  [[nodiscard]] Signal blank() const {
+    Signal signal = describe(graph_, architecture_, batch_);
+    for (int k = 0; k < options_.step.steps; ++k) signal.steps.push_back(describe_step(graph_, signal));
+    for (const double factor : options_.weightless || signal.steps.empty() || !options_.step.search ? std::vector<double>() : searched_rates()) {
+      signal.steps[0].rates.push_back({.rate = factor * options_.step.optimizer.rate.value_or(0)});
+    }
+    return signal;
   }
 
   Signal run_draw(Draw& draw, std::uint64_t seed) {
@@ -255,22 +287,35 @@ class Measurement {
     signal.scheme = file_ ? "weights" : std::string(options_.scheme->name);
     signal.seed = options_.seed;
     signal.weightless = options_.weightless;
+    if (steps(options_)) signal.optimizer = described(options_.step.optimizer);
     if (options_.weightless) {
       draw.stand_ins = make_weightless(graph_, batch_, laws_, seed);
       give_rows(draw, graph_, laws_, seed, stored_adapter_, signal, broken_);
     } else {
       give_weights(*draw.pass, how_.stream, weights_of(seed), signal, broken_);
     }
-    measure_pass(*draw.pass, graph_, batch_, signal, [&] { tick(); });
+    run_pass(draw, signal);
     return signal;
+  }
+
+  void run_pass(Draw& draw, Signal& signal) {
+    const auto done = [&] { tick(); };
+    const auto with = [&](auto&& walk) {
+      measure_pass(*draw.pass, graph_, batch_, signal, done, walk.observer());
+      walk.run(*draw.pass, signal, done);
+    };
+    if (!steps(options_)) return measure_pass(*draw.pass, graph_, batch_, signal, done);
+    if (options_.weightless) return with(WeightlessSteps(graph_, batch_, options_.step, draw.stand_ins, *draw.pass));
+    with(RealSteps(graph_, batch_, options_.step));
   }
 
   void tick() {
     if (!options_.progress) return;
-    const auto steps = 2 * graph_.nodes.size() * static_cast<std::size_t>(seeds_);
+    const auto ways = 2 * graph_.nodes.size() + static_cast<std::size_t>(options_.step.steps) * graph_.nodes.size();
+    const auto all = ways * static_cast<std::size_t>(seeds_);
     const std::scoped_lock lock(mutex_);
     ticks_ += static_cast<std::size_t>(options_.team.size);  // the others are about as far
-    options_.progress(std::min(1.0, static_cast<double>(ticks_) / static_cast<double>(steps)));
+    options_.progress(std::min(1.0, static_cast<double>(ticks_) / static_cast<double>(all)));
   }
 
   const Graph& graph_;

@@ -7,6 +7,7 @@
 #include "stepzero/core/streaming_moments.hpp"
 #include "stepzero/core/team.hpp"
 #include "stepzero/pass/pass.hpp"
+#include "stepzero/pass/steps.hpp"
 #include "stepzero/signal/signal.hpp"
 #include "stepzero/weights/weights.hpp"
 
@@ -20,9 +21,10 @@ double unless_broken(const Moments& m, double value);
 inline constexpr Index measured_head_rows = 512;
 
 // One pass with statistics, on weights that are already in `pass`. Fills `signal` (see describe).
-// `tick` is called after every node, on the way down and on the way up.
+// `tick` is called after every node, on the way down and on the way up; `more` is shown the way up too.
 template <class S>
-void measure_pass(Pass<S>& pass, const Graph& graph, const Batch& batch, Signal& signal, const std::function<void()>& tick = {});
+void measure_pass(Pass<S>& pass, const Graph& graph, const Batch& batch, Signal& signal, const std::function<void()>& tick = {},
+                  const Observer<S>& more = {});
 
 // Averages over seeds, with standard errors. Seeds are added in order, so the bits do not depend on who ran them.
 class Ensemble {
@@ -55,6 +57,7 @@ struct MeasureOptions {
   bool stream = false;             // hold the weights of one node at a time; without this only where all do not fit into memory
   DType dtype = DType::F32;        // what the weights drawn are rounded to: F32, BF16, F16
   double memory = 0;               // bytes that may be used; 0: what the system can give
+  StepOptions step = {};           // updates after the pass
   std::uint64_t seed = 0;
   int seeds = 1;
   Team team = {};                                    // seeds are spread over its members; all get the same result, to the bit

@@ -33,7 +33,8 @@ std::optional<SignalStats> take(std::unique_ptr<SignalScan<S>>& scan, View<const
 double unless_broken(const Moments& m, double value) { return m.nans + m.infs > 0 ? std::numeric_limits<double>::quiet_NaN() : value; }
 
 template <class S>
-void measure_pass(Pass<S>& pass, const Graph& graph, const Batch& batch, Signal& signal, const std::function<void()>& tick) {
+void measure_pass(Pass<S>& pass, const Graph& graph, const Batch& batch, Signal& signal, const std::function<void()>& tick,
+                  const Observer<S>& more) {
   const std::vector<Index> rows = graph.rows(batch);
   std::vector<std::unique_ptr<SignalScan<S>>> down(rows.size()), up(rows.size());
   std::size_t attention = 0;
@@ -61,6 +62,7 @@ void measure_pass(Pass<S>& pass, const Graph& graph, const Batch& batch, Signal&
           },
       .backward =
           [&](int node, View<const S> dy) {
+            if (more.backward) more.backward(node, dy);
             const auto i = static_cast<std::size_t>(node);
             const Index length = rows[i] / batch.sequences;
             const auto stats = take(up[i], dy, batch.sequences, length);
@@ -74,12 +76,14 @@ void measure_pass(Pass<S>& pass, const Graph& graph, const Batch& batch, Signal&
           },
       .parameter =
           [&](int param, View<const S> dtheta) {
+            if (more.parameter) more.parameter(param, dtheta);
             const double squares = sum_squares(dtheta);
             total += squares;
             signal.parameters[static_cast<std::size_t>(param)].gradient_norm.measured = std::sqrt(squares);
           },
       .unmade =
           [&](int param, View<const S> explicit_rows, double rest) {
+            if (more.unmade) more.unmade(param, explicit_rows, rest);
             const double squares = sum_squares(explicit_rows) + rest;
             total += squares;
             signal.parameters[static_cast<std::size_t>(param)].gradient_norm.measured = std::sqrt(squares);
@@ -91,7 +95,7 @@ void measure_pass(Pass<S>& pass, const Graph& graph, const Batch& batch, Signal&
   fill_growth(signal, &Value::measured);
 }
 
-template void measure_pass(Pass<float>&, const Graph&, const Batch&, Signal&, const std::function<void()>&);
-template void measure_pass(Pass<double>&, const Graph&, const Batch&, Signal&, const std::function<void()>&);
+template void measure_pass(Pass<float>&, const Graph&, const Batch&, Signal&, const std::function<void()>&, const Observer<float>&);
+template void measure_pass(Pass<double>&, const Graph&, const Batch&, Signal&, const std::function<void()>&, const Observer<double>&);
 
 }  // namespace stepzero

@@ -257,6 +257,26 @@ void Pass<S>::open_up(std::size_t i, const Up<S>& door) {
 }
 
 template <class S>
+void Pass<S>::up(std::size_t i, const Observer<S>& observer) {
+  if (wire_gradients_[i].size() == 0) return;  // nothing downstream reads it
+  const Node& node = graph_.nodes[i];
+  const View<const S> dy = wire_gradients_[i].view();
+  if (observer.backward) observer.backward(static_cast<int>(i), dy);
+  hold_weights(node);
+  const auto x = inputs_of(node);
+  const auto theta = params_of(node);
+  std::vector<Into<S>> dx, dtheta;
+  for (const int wire : node.inputs) dx.push_back(wire_gradient(wire));
+  for (const ParamUse& use : node.params) {
+    const bool squares = options_.norms && !gradients_[static_cast<std::size_t>(use.param)].whole && !looks_up(node.op);
+    dtheta.push_back(squares ? Into<S>() : param_gradient(use));
+  }
+  open_up(i, {batch_, x, theta, outputs_[i].view(), keeps_[i].view(), dy, dx, dtheta});
+  finish_params(i, observer);
+  pool_.give(std::exchange(wire_gradients_[i], {}));
+}
+
+template <class S>
 void Pass<S>::backward(const Observer<S>& observer) {
   centred_wire_ = -1;
   for (std::size_t i = graph_.nodes.size(); i-- > head_.begin;) finish_params(i, observer);  // forward has been here
@@ -266,24 +286,40 @@ void Pass<S>::backward(const Observer<S>& observer) {
   }
   for (std::size_t i = head_.begin; i-- > 0;) {
     if (again_[i]) restore(i);
-    if (wire_gradients_[i].size() == 0) continue;  // nothing downstream reads it
-    const Node& node = graph_.nodes[i];
-    const View<const S> dy = wire_gradients_[i].view();
-    if (observer.backward) observer.backward(static_cast<int>(i), dy);
-    hold_weights(node);
-    const auto x = inputs_of(node);
-    const auto theta = params_of(node);
-    std::vector<Into<S>> dx, dtheta;
-    for (const int wire : node.inputs) dx.push_back(wire_gradient(wire));
-    for (const ParamUse& use : node.params) {
-      const bool squares = options_.norms && !gradients_[static_cast<std::size_t>(use.param)].whole && !looks_up(node.op);
-      dtheta.push_back(squares ? Into<S>() : param_gradient(use));
-    }
-    open_up(i, {batch_, x, theta, outputs_[i].view(), keeps_[i].view(), dy, dx, dtheta});
-    finish_params(i, observer);
-    pool_.give(std::exchange(wire_gradients_[i], {}));
-    if (options_.checkpoint) release(i);
+    const bool used = wire_gradients_[i].size() > 0;
+    up(i, observer);
+    if (used && options_.checkpoint && !(options_.keep_cuts && again_[i])) release(i);
   }
+}
+
+template <class S>
+std::vector<std::size_t> Pass<S>::segment_ends() const {
+  std::vector<std::size_t> ends;
+  for (std::size_t i = 0; i < again_.size(); ++i) {
+    if (again_[i] || i + 1 == again_.size()) ends.push_back(i);
+  }
+  return ends;
+}
+
+template <class S>
+void Pass<S>::replay(std::size_t end, View<const S> gradient) {
+  const std::size_t begin = segment_[end];
+  for (std::size_t i = begin; i <= end; ++i) run(i);
+  const Into<S> last = wire_gradient(static_cast<int>(end));
+  if (gradient.empty()) std::fill_n(last.d.data, last.d.size(), S(1));
+  for (Index t = 0; t < gradient.rows; ++t) std::copy_n(gradient.row(t), gradient.cols, last.d.row(t));
+  for (std::size_t i = end + 1; i-- > begin;) up(i, {});
+  for (std::size_t i = 0; i < begin; ++i) pool_.give(std::exchange(wire_gradients_[i], {}));
+  for (std::size_t k = 0; k < graph_.params.size(); ++k) {  // of tensors that other segments use too
+    if (param_gradients_[k].size() > 0) param_pool_.give(std::exchange(param_gradients_[k], {}));
+    written_[k].clear();
+    unmade_squares_[k] = 0;
+  }
+}
+
+template <class S>
+void Pass<S>::drop(std::size_t end) {
+  for (std::size_t i = segment_[end]; i < end; ++i) release(i);
 }
 
 template class Pool<float>;

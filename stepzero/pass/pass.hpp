@@ -25,6 +25,7 @@ struct PassOptions {
   // Keep the wires at the cuts of the graph only, and make what lies between them again on the way up: the same bits,
   // a third more work, the memory of one block instead of all.
   bool checkpoint = false;
+  bool keep_cuts = false;  // with checkpoints: the wires at the cuts stay after backward, for replay()
   double keep_bytes = 0;  // of what would be made again, this much is kept all the same: what lies nearest to the end
   // Hold the weights of one node at a time, made when it runs and again on the way up (Pass::stream): the same bits.
   bool stream = false;
@@ -81,10 +82,20 @@ class Pass {
   // Runs forward, returns the loss. With checkpoints, outputs between the cuts are gone afterwards.
   double forward(const Observer<S>& observer = {});
   void backward(const Observer<S>& observer = {});
+  // Of a pass that kept its cuts, after backward: the nodes behind one cut up to the next, or to the end.
+  [[nodiscard]] std::vector<std::size_t> segment_ends() const;
+  // The outputs of the segment that ends with node `end` again, and all its gradients once more from that of its last wire (empty: the
+  // loss). The outputs stay until drop().
+  void replay(std::size_t end, View<const S> gradient);
+  void drop(std::size_t end);
   [[nodiscard]] View<const S> output(int node) const {
     STEPZERO_CHECK(static_cast<std::size_t>(node) < head_.begin);
     return outputs_[static_cast<std::size_t>(node)].view();
   }
+
+  // What a node reads.
+  [[nodiscard]] std::vector<View<const S>> inputs_of(const Node& node) const;
+  [[nodiscard]] std::vector<View<const S>> params_of(const Node& node) const;
 
   // Bytes that weights and kept activations take, before anything is allocated.
   static double memory_needed(const Graph& graph, const Batch& batch, PassOptions options = {});
@@ -96,14 +107,13 @@ class Pass {
   void head_up(std::size_t node, Index first, Index rows, const Observer<S>& observer);
   [[nodiscard]] View<const S> head_input(std::size_t node, Index first, Index rows) const;
   void run(std::size_t node);      // its door down
+  void up(std::size_t node, const Observer<S>& observer);  // all of its way up
   void release(std::size_t node);  // its output and what it keeps
   void restore(std::size_t cut);   // what lies between this cut and the one before
   const RowSpace& row_space_of(const Node& node);
   const CentredRows& centred_rows_of(int wire);
   void open_up(std::size_t node, const Up<S>& door);  // its door up
   void add_squares(const Node& node, View<const S> x, View<const S> dy);
-  [[nodiscard]] std::vector<View<const S>> inputs_of(const Node& node) const;
-  [[nodiscard]] std::vector<View<const S>> params_of(const Node& node) const;
   Into<S> wire_gradient(int wire);
   View<S> whole_gradient(std::size_t param);
   Into<S> param_gradient(const ParamUse& use);

@@ -27,7 +27,7 @@ std::vector<Index> explicit_rows(const Graph& graph, const Batch& batch, const s
   return each_once(std::move(rows));
 }
 
-// Two draws for each use of a tensor: what the way down sees of it, and what only the way up sees.
+// Three draws for each use of a tensor: what the way down sees of it, what only the way up sees, and what is new after a step.
 Stream stream_of(std::uint64_t seed, const Param& p, const ParamUse& use, const char* part) {
   return make_stream(seed, fmt::format("{}[{},{}]#{}", p.name, use.row0, use.col0, part));
 }
@@ -93,6 +93,7 @@ Weightless make_weightless(const Graph& graph, const Batch& batch, const Assignm
                             .u = distributions.of(use).mean,
                             .seen = stream_of(seed, graph.params[k], use, "seen"),
                             .unseen = stream_of(seed, graph.params[k], use, "unseen"),
+                            .fresh = stream_of(seed, graph.params[k], use, "fresh"),
                             .rows = w.params[k].rows};
   };
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {

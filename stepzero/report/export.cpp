@@ -97,6 +97,13 @@ std::string to_csv(const Signal& s) {
     row(out, "parameters", p.name, "std", p.std);
     row(out, "parameters", p.name, "gradient_norm", p.gradient_norm);
   }
+  for (std::size_t k = 0; k < s.steps.size(); ++k) {
+    const std::string table = fmt::format("step {}", k + 1);
+    for_each_step_value(s.steps[k], [&](const Value& v, Average, const auto& where, const char* what) {
+      if (what != StepSignal::searched) row(out, table.c_str(), where, what, v);
+    });
+    for (const StepSignal::Rate& r : s.steps[k].rates) row(out, table.c_str(), fmt::format("rate {}", r.rate), "loss", r.loss);
+  }
   return out;
 }
 

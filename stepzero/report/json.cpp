@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "stepzero/report/json_parts.hpp"
+#include "stepzero/signal/good_rates.hpp"
 
 namespace stepzero {
 
@@ -104,10 +105,70 @@ Json json(const ParameterSignal& p) {
 
 Json json(const JacobianSignal& j) { return {{"from", j.from}, {"to", j.to}, {"square", json(j.square)}}; }
 
+Json json(const StepSignal::Wire& w) {
+  return {{"name", w.name},
+          {"kind", w.kind},
+          {"second_moment", json(w.second_moment)},
+          {"token_cosine", json(w.token_cosine)},
+          {"change", json(w.change)},
+          {"relative", json(w.relative)},
+          {"direct", json(w.direct)},
+          {"carried", json(w.carried)}};
+}
+
+Json json(const StepSignal::Scores& a) {
+  return {{"name", a.name},
+          {"score_change", json(a.change)},
+          {"score_variance", json(a.score_variance)},
+          {"entropy", json(a.entropy)}};
+}
+
+Json json(const StepSignal::Parameter& p) {
+  return {{"name", p.name},
+          {"update_norm", json(p.update_norm)},
+          {"relative", json(p.relative)},
+          {"spectral_norm", json(p.spectral_norm)},
+          {"direct_change", json(p.direct_change)},
+          {"decrease", json(p.decrease)}};
+}
+
+Json json(const StepSignal::Rate& r) { return {{"rate", r.rate}, {"loss", json(r.loss)}}; }
+
+Json json(const StepSignal& s);
+
 template <class List>
 Json json_list(const List& list) {
   Json out = Json::array();
   for (const auto& item : list) out.push_back(json(item));
+  return out;
+}
+
+Json json(const OptimizerSignal& o) {
+  Json out = {{"name", o.name}, {"rate", o.rate}};
+  for (const auto& [key, value] : o.settings) out[key] = json_number(value);
+  return out;
+}
+
+// The measured side of stepzero.step/1.
+Json json(const StepSignal& s) {
+  const auto some = [](const std::optional<double>& x) { return x ? json_number(*x) : Json(nullptr); };
+  Json streams = Json::array();
+  for (const StepSignal::Wire& w : s.wires) {
+    const auto dot = w.name.find("stream.");
+    if (dot != std::string::npos && (dot == 0 || w.name[dot - 1] == '.'))
+      streams.push_back({{"name", w.name}, {"change", json(w.change)}, {"relative", json(w.relative)}});
+  }
+  const StepSignal::Wire& logits = s.wires[s.logits];
+  Json out = {{"streams", std::move(streams)},
+              {"attention", json_list(s.attention)},
+              {"logits", {{"change", json(logits.change)}, {"relative", json(logits.relative)}}},
+              {"loss", {{"before", json(s.before)}, {"after", json(s.after)}, {"first_order", json(s.first_order)}}},
+              {"nodes", json_list(s.wires)},
+              {"parameters", json_list(s.parameters)}};
+  if (s.rates.empty()) return out;
+  const GoodRates good = good_rates(s);
+  out["rates"] = json_list(s.rates);
+  out["good_rates"] = {{"low", some(good.low)}, {"best", some(good.best)}, {"high", some(good.high)}, {"stops", some(good.stops)}};
   return out;
 }
 
@@ -139,6 +200,10 @@ Json of(const Signal& s) {
   if (!s.dtype.empty()) out["dtype"] = s.dtype;
   if (s.kernel_draws > 0) out["kernel_draws"] = s.kernel_draws;
   if (!s.jacobians.empty()) out["jacobians"] = json_list(s.jacobians);
+  if (!s.steps.empty()) {
+    out["optimizer"] = json(s.optimizer);
+    out["steps"] = json_list(s.steps);
+  }
   return out;
 }
 

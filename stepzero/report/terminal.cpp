@@ -11,6 +11,7 @@
 #include "stepzero/report/depth.hpp"
 #include "stepzero/report/diagnosis.hpp"
 #include "stepzero/report/remedies.hpp"
+#include "stepzero/report/step_text.hpp"
 
 namespace stepzero {
 
@@ -250,7 +251,7 @@ std::string to_text(const Signal& s, const Look& look, bool full) {
     out += layer_table(s, stack, look, full) + "\n";
   }
   if (full) out += node_table(s, look) + parameter_table(s, look) + "\n";
-  return out + totals(s, look);
+  return out + totals(s, look) + steps_text(s, look, full);
 }
 
 }  // namespace stepzero

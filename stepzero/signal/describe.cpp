@@ -26,4 +26,13 @@ Signal describe(const Graph& graph, const Architecture& a, const Batch& batch) {
   return signal;
 }
 
+StepSignal describe_step(const Graph& graph, const Signal& signal) {
+  StepSignal step;
+  for (const NodeSignal& n : signal.nodes) step.wires.push_back({.name = n.name, .kind = n.kind});
+  step.logits = static_cast<std::size_t>(graph.nodes.back().inputs[0]);
+  for (const AttentionSignal& a : signal.attention) step.attention.push_back({.name = a.name});
+  for (const ParameterSignal& p : signal.parameters) step.parameters.push_back({.name = p.name});
+  return step;
+}
+
 }  // namespace stepzero

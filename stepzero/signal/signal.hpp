@@ -8,18 +8,10 @@
 #include "stepzero/graph/param.hpp"
 #include "stepzero/models/architecture.hpp"
 #include "stepzero/signal/finding.hpp"
+#include "stepzero/signal/step_signal.hpp"
+#include "stepzero/signal/value.hpp"
 
 namespace stepzero {
-
-struct Value {
-  std::optional<double> predicted;
-  std::optional<double> spread;  // of predicted: standard deviation that single draws of the weights would show
-  std::optional<double> measured;
-  std::optional<double> standard_error;  // of measured; absent with a single seed
-};
-
-// How seeds are averaged: a mean, or (for norms) the root of the mean square.
-enum class Average : bool { mean, root_mean_square };
 
 struct NodeSignal {
   std::string name;
@@ -87,6 +79,8 @@ struct Signal {
   std::vector<AttentionSignal> attention;
   std::vector<ParameterSignal> parameters;
   std::vector<JacobianSignal> jacobians;
+  OptimizerSignal optimizer;      // that made the steps
+  std::vector<StepSignal> steps;  // the state after each of the first updates
   std::vector<Finding> findings;  // diagnose() fills them in
 };
 
@@ -119,6 +113,7 @@ void for_each_value(S& signal, const F& f) {
     f(p.std, Average::mean, p.name, "std");
     f(p.gradient_norm, Average::root_mean_square, p.name, "gradient norm");
   }
+  for (auto& step : signal.steps) for_each_step_value(step, f);
 }
 
 }  // namespace stepzero

@@ -49,6 +49,8 @@ def main():
             "measure one token": run("measure", *TINY[:-3], "--seq-len", "1", "--json"),
             "measure streamed in bf16": run("measure", *TINY, "--stream", "--dtype", "bf16"),
             "measure weightless": run("measure", *TINY, "--weightless"),
+            "measure steps": run("measure", *TINY, "--steps", "2", "--seeds", "2"),
+            "measure weightless step": run("measure", *TINY, "--weightless", "--steps", "1", "--optimizer", "muon"),
             "compare": run("compare", *TINY, "--seeds", "2"),
             "report": run("report", *TINY, "-o", f"{folder}/page.html"),
         }
@@ -57,6 +59,12 @@ def main():
         for error in errors[:5]:
             print(f"FAILED  {name}: {error.json_path}: {error.message[:200]}")
         failed, passed = failed + bool(errors), passed + (not errors)
+    stepped = copy.deepcopy(documents["measure steps"])
+    stepped["steps"][0]["loss"].pop("after")
+    fine = not VALIDATOR.is_valid(stepped)
+    if not fine:
+        print("FAILED  accepted: a step without its loss")
+    failed, passed = failed + (not fine), passed + fine
     for what, document in spoiled(documents["predict"]):
         fine = not VALIDATOR.is_valid(document)
         if not fine:

@@ -506,6 +506,27 @@ TEST_F(Cli, weightless) {
   EXPECT_EQ(broken.code, 3) << broken.err;
 }
 
+TEST_F(Cli, steps) {
+  expect_refused(tiny({"--rate", "1e-3"}), {"--rate", "--steps"});
+  expect_refused(tiny({"--steps", "0"}), {"--steps"});
+  expect_refused(tiny({"--steps", "1", "--stream"}), {"--steps", "--stream"});
+  expect_refused(tiny({"--steps", "2", "--weightless"}), {"2 steps", "--weightless"});
+  expect_refused(tiny({"--steps", "1", "--rate", "nan"}), {"--rate"});
+  expect_refused(tiny({"--steps", "1", "--optimizer", "adam"}), {"adam", "adamw"});
+  expect_refused({"measure", "llama-2-70b", "--steps", "1"}, {"a pass with steps needs", "--weightless"});
+  for (const char* how : {"", "--weightless"}) {
+    Args args = tiny({"--steps", "1", "--json", "--seq-len", "16"});
+    if (*how != 0) args.emplace_back(how);
+    const Result one = run(args);
+    EXPECT_EQ(one.code, 0) << one.err;
+    const auto json = nlohmann::json::parse(one.out);
+    EXPECT_EQ(json["steps"].size(), 1U);
+    EXPECT_EQ(json["optimizer"]["name"], "adamw");
+    EXPECT_EQ(json["steps"][0].contains("rates"), *how == 0);
+    EXPECT_LT(json["steps"][0]["loss"]["first_order"]["measured"], 0);
+  }
+}
+
 TEST_F(Cli, seeds_change_the_result) {
   const Result zero = run(tiny({"--json", "--seed", "0"}));
   EXPECT_EQ(run(tiny({"--json", "--seed", "0"})).out, zero.out);

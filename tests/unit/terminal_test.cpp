@@ -36,13 +36,35 @@ Signal both() {
   return s;
 }
 
+// A signal with one step of every number there is.
+Signal stepped() {
+  Signal s = both();
+  s.optimizer = {.name = "adamw", .rate = 1e-3, .settings = {}};
+  StepSignal& step = s.steps.emplace_back();
+  for (const NodeSignal& n : s.nodes) step.wires.push_back({.name = n.name, .kind = n.kind});
+  step.logits = s.nodes.size() - 1;
+  for (const AttentionSignal& a : s.attention) step.attention.push_back({.name = a.name});
+  for (const ParameterSignal& p : s.parameters) step.parameters.push_back({.name = p.name});
+  for (const double rate : {1e-3, 2e-3, 4e-3}) step.rates.push_back({.rate = rate});
+  double x = 0.123456;
+  for_each_step_value(step, [&](Value& v, Average, const auto&, const char*) { v.measured = x *= 1.01; });
+  step.before.measured = 1e9;
+  return s;
+}
+
+TEST(Terminal, ShowsSteps) {
+  const std::string text = to_text(stepped(), Look{80, false, true}, false);
+  for (const char* what : {"after step 1 of adamw at 0.001", "by weights", "good rates", "decrease"}) EXPECT_THAT(text, HasSubstr(what));
+  EXPECT_THAT(to_text(both(), Look{80, false, true}, true), Not(HasSubstr("after step")));
+}
+
 TEST(Terminal, FitsTheWidth) {
   const Signal deep = testing::predicted_signal("gpt2", {"layers=24", "norm_placement=post"}, "xavier-normal", 12);
   for (const std::size_t width : {80U, 97U, 120U, 200U}) {
     for (const bool unicode : {false, true}) {
       const Look look{width, false, unicode};
       for (const std::string& text :
-           {to_text(deep, look, false), to_text(testing::healthy_signal(), look, false), compare_text(both(), look, false)}) {
+           {to_text(deep, look, false), to_text(testing::healthy_signal(), look, false), to_text(stepped(), look, false), compare_text(both(), look, false)}) {
         for (const std::string& line : lines_of(text)) EXPECT_LE(columns(line), width) << line;
       }
     }

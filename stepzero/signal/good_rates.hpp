@@ -1,0 +1,19 @@
+#pragma once
+#include <optional>
+
+#include "stepzero/signal/step_signal.hpp"
+
+namespace stepzero {
+
+// What a search over the rate of one step says. Absent: not within the rates that were looked up.
+struct GoodRates {
+  std::optional<double> low, high;  // between them the step takes at least 90 % of the largest decrease
+  std::optional<double> best;       // where it takes most: the vertex of the parabola through the best three, over the rate's logarithm
+  std::optional<double> stops;      // where, beyond the best, the loss is first no lower than before
+};
+inline constexpr double good_share = 0.9;
+
+// From the measured losses of a step.
+GoodRates good_rates(const StepSignal& step);
+
+}  // namespace stepzero
