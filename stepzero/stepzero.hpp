@@ -96,7 +96,7 @@ struct TrainRequest {
   // how
   OptimizerOptions optimizer = {};
   std::string rates = {};  // a table of single tensors' rate, decay and eps
-  Shape schedule = Shape::constant;
+  RateShape schedule = RateShape::constant;
   int warmup = 0;
   double rate_end = 0;  // what the schedule ends at
   int accumulate = 1;   // batches whose mean gradient makes one update

@@ -113,7 +113,7 @@ RunSettings settings_of(const TrainRequest& r, const TrainSubject& s, const Entr
   out["config"].erase("stepzero");
   out["optimizer"] = json(s.options.optimizer);
   out["rates"] = r.rates;
-  out["schedule"] = {static_cast<int>(r.schedule), r.warmup, r.rate_end, r.schedule == Shape::constant ? 0 : r.steps};
+  out["schedule"] = {static_cast<int>(r.schedule), r.warmup, r.rate_end, r.schedule == RateShape::constant ? 0 : r.steps};
   out["data"] = {s.data, s.data_tokens, r.ids ? r.input.tokens : r.level, s.validation};
   out["batch"] = {s.batch, s.seq_len, r.accumulate};
   out["weights"] = r.weights;

@@ -46,7 +46,7 @@ Expected<TrainRequest> request_of(const TrainFlags& flags) {
   r.validation = *validation;
   r.optimizer = *optimizer;
   r.rates = flags.optimizer.rates;
-  r.schedule = flags.schedule == "cosine" ? Shape::cosine : flags.schedule == "linear" ? Shape::linear : Shape::constant;
+  r.schedule = flags.schedule == "cosine" ? RateShape::cosine : flags.schedule == "linear" ? RateShape::linear : RateShape::constant;
   r.ids = flags.verb->count("--tokens") + flags.verb->count("--pixels") > 0;
   r.input = flags.input();
   r.seed = flags.seed;

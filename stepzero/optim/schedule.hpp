@@ -7,19 +7,19 @@
 
 namespace stepzero {
 
-enum class Shape : std::uint8_t { constant, cosine, linear };
+enum class RateShape : std::uint8_t { constant, cosine, linear };
 
 struct Schedule {
-  Shape shape = Shape::constant;
+  RateShape shape = RateShape::constant;
   int warmup = 0;  // updates: update k of them, counted from 0, has share (k + 1) / warmup
   int steps = 0;   // until the share is `end`
   double end = 0;  // share of the last updates
 
   [[nodiscard]] double share(int update) const {
     if (update < warmup) return (update + 1.0) / warmup;
-    if (shape == Shape::constant) return 1;
+    if (shape == RateShape::constant) return 1;
     const double done = std::clamp((update - warmup) / std::max(1.0, static_cast<double>(steps - warmup)), 0.0, 1.0);
-    const double left = shape == Shape::cosine ? 0.5 * (1 + std::cos(std::numbers::pi * done)) : 1 - done;
+    const double left = shape == RateShape::cosine ? 0.5 * (1 + std::cos(std::numbers::pi * done)) : 1 - done;
     return end + (1 - end) * left;
   }
 };

@@ -18,7 +18,7 @@ namespace {
 
 using Ink = Look::Ink;
 
-const char* name_of(Shape shape) { return shape == Shape::cosine ? "cosine" : shape == Shape::linear ? "linear" : "constant"; }
+const char* name_of(RateShape shape) { return shape == RateShape::cosine ? "cosine" : shape == RateShape::linear ? "linear" : "constant"; }
 const char* name_of(MuonScale scale) { return scale == MuonScale::kimi ? "kimi" : scale == MuonScale::spectral ? "spectral" : "max1"; }
 
 std::string header(const TrainSubject& s, std::size_t runs, const Look& look) {
@@ -66,7 +66,7 @@ std::string how_trained(const TrainSubject& s) {
   if (o.decay > 0) out += fmt::format(", decay {}{}", o.decay, o.decay_matrices ? " of matrices" : "");
   if (o.clip > 0) out += fmt::format(", clip {}", o.clip);
   if (s.options.schedule.warmup > 0) out += fmt::format(", warm-up {}", s.options.schedule.warmup);
-  if (s.options.schedule.shape != Shape::constant)
+  if (s.options.schedule.shape != RateShape::constant)
     out += fmt::format(", {} to {}", name_of(s.options.schedule.shape), s.options.schedule.end * *o.rate);
   if (!s.options.rates.rows.empty()) out += ", rates of single tensors";
   return out;

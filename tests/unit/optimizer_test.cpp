@@ -252,14 +252,14 @@ TEST_F(Rates, RefuseWhatTheyCannotMean) {
 }
 
 TEST(Schedules, RiseAndFall) {
-  const Schedule cosine{.shape = Shape::cosine, .warmup = 10, .steps = 110, .end = 0.1};
+  const Schedule cosine{.shape = RateShape::cosine, .warmup = 10, .steps = 110, .end = 0.1};
   EXPECT_DOUBLE_EQ(cosine.share(0), 0.1);
   EXPECT_DOUBLE_EQ(cosine.share(9), 1);
   EXPECT_DOUBLE_EQ(cosine.share(10), 1);
   EXPECT_DOUBLE_EQ(cosine.share(60), 0.55);
   EXPECT_DOUBLE_EQ(cosine.share(110), 0.1);
   EXPECT_DOUBLE_EQ(cosine.share(500), 0.1);
-  const Schedule line{.shape = Shape::linear, .warmup = 0, .steps = 4, .end = 0};
+  const Schedule line{.shape = RateShape::linear, .warmup = 0, .steps = 4, .end = 0};
   EXPECT_DOUBLE_EQ(line.share(1), 0.75);
   EXPECT_DOUBLE_EQ(Schedule{}.share(1000), 1);
 }
