@@ -4,6 +4,7 @@ set(STEPZERO_PUBLIC_HEADERS
   stepzero/core/batch.hpp
   stepzero/core/error.hpp
   stepzero/core/memory.hpp
+  stepzero/core/random.hpp
   stepzero/core/view.hpp
   stepzero/graph/param.hpp
   stepzero/io/tokens.hpp

@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "stepzero/core/random.hpp"
 #include "stepzero/core/view.hpp"
 
 namespace stepzero {
@@ -54,6 +56,7 @@ struct Param {
   Index zero_row = -1;           // the row of padding, which stays zero; -1: none
   std::vector<Part> parts = {};  // none: the tensor is one matrix
   bool in_out = false;           // a matrix stored (in, out)
+  std::optional<Distribution> law = {};  // how the model's own file draws it; none: it leaves that to the scheme
   bool conv = false;             // the kernel of a convolution: a row for each channel it makes
 
   // as a matrix: a vector is one row, of more dimensions the last are the columns

@@ -1,0 +1,609 @@
+"""The words of an architecture file, in the language of such files.
+
+stepzero reads this text before every file, and stepzero/arch.py runs it under Python: both make of a word the same nodes. A wire is
+(tokens, channels). What words are made of: _tensor(...) and _node(...) add to the graph; _channels(x), _factor(x) and _plain(x) tell of
+a wire how many channels it has, what number waits on it, and the wire without that number; _rename, _layer and _has name things.
+
+Nodes get their names by themselves: [STACK]blocks.LAYER.BRANCH.LABEL, where stream(x) counts the layers, the roles of matrices tell the
+branches (attn, ffn), and a label says what a node does (norm, q, mix, out). label= gives another, branch("name") opens a branch of its own.
+"""
+
+# ---- where a file stands
+
+_at = ["", -1, "embed", False, -1, False, False]  # stack, layer, branch, opened by name, the stream's wire, has a gate, has an output
+_waiting = []  # nodes of a branch that is not known yet: [wire, label, tensors]
+_base = []  # of each node the first part of its label: q of q_norm
+_outside = ["embed", "final", "head", "logits"]  # branches that lie outside the blocks
+
+_role_branch = [
+    ["query", "attn"], ["key", "attn"], ["value", "attn"], ["query_key_value", "attn"], ["attention_out", "attn"],
+    ["ffn_in", "ffn"], ["ffn_gate", "ffn"], ["ffn_out", "ffn"], ["router", "ffn"],
+]
+_role_label = [
+    ["query", "q"], ["key", "k"], ["value", "v"], ["query_key_value", "qkv"], ["attention_out", "out"],
+    ["ffn_gate", "gate"], ["ffn_out", "out"], ["router", "router"],
+]
+
+
+def _look_up(table, key, otherwise):
+    for name, value in table:
+        if name == key:
+            return value
+    return otherwise
+
+
+def _settle(x, label, tensors):
+    inside = _at[2] not in _outside and _at[1] >= 0
+    for t in tensors:
+        _layer(t, _at[1] if inside else -1)
+    full = label if "." in label or _at[2] == "" else _at[2] + "." + label
+    if inside:
+        full = f"blocks.{_at[1]}." + full
+    _rename(x, (_at[0] if inside or _at[2] != "logits" else "") + full)
+
+
+def branch(name):
+    """Nodes from here on belong to the branch of this name, until something is added to the stream."""
+    _at[2] = name
+    _at[3] = True
+    _at[5] = False
+    _at[6] = False
+    _settle_waiting()
+
+
+def _settle_waiting():
+    for x, label, tensors in list(_waiting):
+        _settle(x, label, tensors)
+    for i in range(len(_waiting)):
+        _waiting.pop()
+
+
+def _open(name):
+    if _at[2] != name and not _at[3]:
+        branch(name)
+        _at[3] = False
+
+
+def _close():
+    _at[2] = ""
+    _at[3] = False
+    _at[5] = False
+    _at[6] = False
+
+
+def _add_node(kind, label, inputs, tensors, uses, fields):
+    x = _node(kind, inputs, uses, fields)
+    _base.append(label)
+    if _at[2] == "" and _at[1] >= 0 and "." not in label:
+        _waiting.append([x, label, tensors])
+    else:
+        _settle(x, label, tensors)
+    return x
+
+
+def _whole(t):
+    return _use(t, 0, 0, _rows(t), _cols(t))
+
+
+def _base_of(x):
+    return _base[_number(x)]
+
+
+# ---- the stream
+
+
+def tokens(vocab, width, name, padding=-1, encoder=False, init=None, label="tokens"):
+    """Each token looks up its row of a table: the start of the stream."""
+    t = name + ".weight"
+    if not _has(t):
+        _tensor(t, [vocab, width], "token_embedding", vocab, width, 1.0, padding, False, init)
+    t = _find(t)
+    return _add_node("token_embedding", label, [], [t], [_whole(t)], [["vocab", vocab], ["width", width], ["padding", padding], ["encoder", encoder]])
+
+
+def add_positions(x, positions, name, offset=0, padding=-1, init=None, suffix=".weight", label="positions"):
+    """A learned vector for the place in the sequence."""
+    width = _channels(x)
+    shape = [positions + offset, width] if suffix != "" else [1, positions, width]
+    t = _tensor(name + suffix, shape, "position_embedding", positions + offset, width, 1.0, padding, False, init)
+    return _add_node("learned_position", label, [x], [t], [_whole(t)],
+                     [["positions", positions], ["width", width], ["offset", offset], ["constant", False], ["padding", padding]])
+
+
+def add_types(x, types, name, init=None, label="types"):
+    """The first row of a table, added to every token."""
+    width = _channels(x)
+    t = _tensor(name + ".weight", [types, width], "position_embedding", types, width, 1.0, -1, False, init)
+    return _add_node("learned_position", label, [x], [t], [_whole(t)],
+                     [["positions", types], ["width", width], ["offset", 0], ["constant", True], ["padding", -1]])
+
+
+def add_sinusoids(x, base=10000.0, label="positions"):
+    """Sines and cosines of the place in the sequence."""
+    return _add_node("sinusoidal_position", label, [x], [], [], [["width", _channels(x)], ["base", float(base)]])
+
+
+def patches(image, patch, width, name, class_token, colours=3, init=None, label="patches"):
+    """An image as a sequence: a class token, then its patches through one matrix."""
+    size = colours * patch * patch
+    w = _tensor(name + ".weight", [width, colours, patch, patch], "projection", size, width, 1.0, -1, False, init)
+    b = _tensor(name + ".bias", [width], "bias", size, width, 1.0, -1, False, None)
+    c = _tensor(class_token, [1, 1, width], "position_embedding", 1, width, 1.0, -1, False, None)
+    return _add_node("patch_embedding", label, [], [w, b, c], [_whole(w), _whole(b), _whole(c)],
+                     [["side", image], ["patch", patch], ["colours", colours], ["width", width]])
+
+
+def stream(x):
+    """Marks a point of the residual stream: in front of the first block, and behind each."""
+    x = _wire(x)
+    _close()
+    _settle_waiting()
+    _at[1] = _at[1] + 1
+    _at[4] = _number(x)
+    _rename(x, _at[0] + f"stream.{_at[1]}")
+
+
+def stack(name):
+    """Begins the encoder or the decoder of a model that has both."""
+    if _at[1] >= 0:
+        branch("final")
+    _at[0] = name + "."
+    _at[1] = -1
+    _at[4] = -1
+    _at[2] = "embed"
+    _at[3] = False
+
+
+# ---- matrices
+
+
+def _label_of(role, otherwise):
+    if role == "ffn_in":
+        return "up" if _at[5] else "in"
+    return _look_up(_role_label, role, otherwise)
+
+
+def _remember(role):
+    if role == "ffn_gate":
+        _at[5] = True
+    if role == "attention_out" or role == "ffn_out":
+        _at[6] = True
+
+
+def _matrix_use(t, stored, first, size, width):
+    return _use(t, 0, first, width, size) if stored == "in_out" else _use(t, first, 0, size, width)
+
+
+def linear(x, out, name, bias=False, role="projection", stored="out_in", init=None, bias_init=None, label=""):
+    """Every token through one matrix."""
+    x = _wire(x)
+    width = _channels(x)
+    if _look_up(_role_branch, role, "") != "":
+        _open(_look_up(_role_branch, role, ""))
+    shape = [width, out] if stored == "in_out" else [out, width]
+    t = [_tensor(name + ".weight", shape, role, width, out, 1.0, -1, stored == "in_out", init)]
+    if bias:
+        t.append(_tensor(name + ".bias", [out], "bias", width, out, 1.0, -1, False, bias_init))
+    fields = [["n_in", width], ["n_out", out], ["bias", bias], ["stored", stored], ["pieces", 1]]
+    y = _add_node("linear", label if label != "" else _label_of(role, "linear"), [x], t, [_whole(each) for each in t], fields)
+    _remember(role)
+    return y
+
+
+def fused(x, sizes, roles, name, bias=False, stored="out_in", groups=1, init=None, parts=True, fan=None):
+    """Several products with the blocks of one matrix: a list of wires. groups: blocks lie in turns, a turn for each group of heads."""
+    x = _wire(x)
+    width = _channels(x)
+    total = 0
+    for n in sizes:
+        total = total + n
+    role = "query_key_value" if "query" in roles else roles[len(roles) - 1]
+    _open(_look_up(_role_branch, role, "linear"))
+    shape = [width, total] if stored == "in_out" else [total, width]
+    w = _tensor(name + ".weight", shape, role, width, total, 1.0, -1, stored == "in_out", init)
+    t = [w]
+    if bias:
+        t.append(_tensor(name + ".bias", [total], "bias", width, total, 1.0, -1, False, None))
+    made = []
+    first = 0
+    for n, part in zip(sizes, roles):
+        own = n // groups
+        uses = []
+        for g in range(groups):
+            u = _matrix_use(w, stored, first + g * (total // groups), own, width)
+            uses.append(u)
+            if parts:
+                _part(u, part, n)
+        if bias:
+            for g in range(groups):
+                uses.append(_use(t[1], 0, first + g * (total // groups), 1, own))
+        fields = [["n_in", width], ["n_out", n], ["bias", bias], ["stored", stored], ["pieces", groups]]
+        made.append(_add_node("linear", _label_of(part, "linear"), [x], t, uses, fields))
+        _remember(part)
+        first = first + own
+    return made
+
+
+def scalar(value, name):
+    """A learned number, to be multiplied with a wire."""
+    return _tensor(name, [1], "branch_gain", 1, 1, 1.0, -1, False, ["constant", float(value), 0.0, 0.0])
+
+
+def channel_gain(x, name, value=1.0, label="gain"):
+    """A learned number for each channel of a wire (LayerScale)."""
+    x = _wire(x)
+    n = _channels(x)
+    t = _tensor(name, [n], "branch_gain", 1, n, 1.0, -1, False, ["constant", float(value), 0.0, 0.0])
+    return _add_node("gain", label, [x], [t], [_whole(t)], [["width", n], ["one", False]])
+
+
+# ---- norms
+
+
+def _norm(kind, x, name, gain, bias, eps, offset, groups, each, all_names, label):
+    x = _wire(x)
+    width = _channels(x) // groups
+    neutral = 0.0 if offset else 1.0
+    t = []
+    uses = []
+    for on, end, role in [[gain, ".weight", "gain"], [bias, ".bias", "bias"]]:
+        if on and each and len(all_names) == 0:
+            t.append(_tensor(name + end, [groups, width], role, 1, width, neutral, -1, False, None))
+            for k in range(groups):
+                uses.append(_use(t[len(t) - 1], k, 0, 1, width))
+        elif on:
+            for stem in all_names if len(all_names) > 0 else [name]:
+                t.append(_tensor(stem + end, [width], role, 1, width, neutral, -1, False, None))
+                uses.append(_whole(t[len(t) - 1]))
+    if label == "":
+        label = "norm"
+        if groups > 1 or _base_of(x) in ["q", "k", "v", "q_latent", "kv_latent"]:
+            label = _base_of(x) + "_norm"
+        elif _at[6]:
+            label = "post_norm"
+    fields = [["width", width], ["eps", float(eps)], ["gain", gain], ["bias", bias], ["unit_offset", offset], ["groups", groups],
+              ["gain_per_group", each]]
+    y = _add_node(kind, label, [x], t, uses, fields)
+    _base[_number(y)] = _base_of(x)
+    if label == "mid":
+        _at[4] = _number(y)
+    return y
+
+
+def layer_norm(x, name="", gain=True, bias=True, eps=1e-5, offset=False, groups=1, each=False, names=[], label=""):
+    """Every token without its mean, put on one sphere. groups: heads, each alone; each: a gain for each of them."""
+    return _norm("layer_norm", x, name, gain, bias, eps, offset, groups, each, names, label)
+
+
+def rms_norm(x, name="", gain=True, eps=1e-6, offset=False, groups=1, each=False, names=[], label=""):
+    """Every token put on one sphere. offset: the stored gain is gain - 1."""
+    return _norm("rms_norm", x, name, gain, False, eps, offset, groups, each, names, label)
+
+
+# ---- attention
+
+
+def _given(x, otherwise):
+    return x if x > 0 else otherwise
+
+
+def rotary(x, heads, theta=10000.0, turned=0, first=0, interleaved=False, frequencies=[], stretch=1.0, label=""):
+    """Pairs of channels of each head turn with the position; turned: how many channels, 0: all."""
+    x = _wire(x)
+    dim = _channels(x) // heads
+    if _channels(x) % heads != 0:
+        fail(f"heads={heads} do not divide {_channels(x)} channels")
+    if label == "":
+        label = _base_of(x) + "_rot"
+    return _add_node("rotary", label, [x], [], [],
+                     [["heads", heads], ["head_dim", dim], ["turned", _given(turned, dim)], ["first", first], ["base", float(theta)],
+                      ["interleaved", interleaved], ["frequencies", frequencies], ["stretch", float(stretch)]])
+
+
+def attention(q, k, v, heads, kv_heads=0, scale=0.0, causal=True, window=0, softcap=0.0, alibi=[], table=None, farthest=128, cross=False,
+              label="mix"):
+    """Each query takes the softmax-weighted mean of the values it may see. scale 0: 1 / sqrt(channels of a key)."""
+    q, k, v = _wire(q), _wire(k), _wire(v)
+    _open("attn")
+    kv = _given(kv_heads, heads)
+    if _channels(q) % heads != 0 or _channels(v) % kv != 0:
+        fail(f"heads={heads} and kv_heads={kv} do not divide q and v of {_channels(q)} and {_channels(v)} channels")
+    dim = _channels(q) // heads
+    t = [] if table is None else [table]
+    return _add_node("attention", label, [q, k, v], [], [_whole(each) for each in t],
+                     [["heads", heads], ["kv_heads", kv], ["key_dim", dim], ["value_dim", _channels(v) // kv],
+                      ["scale", float(scale) if scale != 0 else 1 / sqrt(float(dim))], ["causal", causal and not cross], ["window", window],
+                      ["softcap", float(softcap)], ["alibi", alibi], ["buckets", 0 if table is None else _rows(table)],
+                      ["farthest", farthest], ["cross", cross]])
+
+
+def distance_table(buckets, heads, name, init=None):
+    """A learned bias on the scores for each bucket of distances (T5), for attention(table=...)."""
+    return _tensor(name + ".weight", [buckets, heads], "position_embedding", buckets, heads, 1.0, -1, False, init)
+
+
+def alibi_slopes(heads, times=1.0):
+    """The slopes of linear biases on the scores, one a head."""
+    power = max([2 ** n for n in range(40) if 2 ** n <= heads])
+    slopes = []
+    for h in range(heads):
+        n = float(power if h < power else 2 * power)
+        i = float(h + 1 if h < power else 2 * (h - power) + 1)
+        slopes.append(times * 2.0 ** (-8 * i / n))
+    return slopes
+
+
+def join_heads(own, shared, heads, label="k"):
+    """Each head is channels of its own and channels that all heads share (the keys of latent attention)."""
+    return _add_node("join", label, [own, shared], [], [],
+                     [["heads", heads], ["own", _channels(own) // heads], ["shared", _channels(shared)]])
+
+
+def clip(x, most, label=""):
+    """No number further than this from 0."""
+    x = _wire(x)
+    return _add_node("clip", label if label != "" else _base_of(x) + "_clip", [x], [], [], [["width", _channels(x)], ["most", float(most)]])
+
+
+# ---- functions
+
+
+def function(x, kind, label="act"):
+    """An elementwise function by its name."""
+    x = _wire(x)
+    return _add_node(kind, label, [x], [], [], [["width", _channels(x)]])
+
+
+def relu(x):
+    """max(x, 0)"""
+    return function(x, "relu")
+
+
+def relu2(x):
+    """max(x, 0)^2"""
+    return function(x, "relu2")
+
+
+def gelu(x):
+    """x times the normal distribution function"""
+    return function(x, "gelu")
+
+
+def gelu_tanh(x):
+    """GELU by its approximation with tanh"""
+    return function(x, "gelu_tanh")
+
+
+def silu(x):
+    """x sigmoid(x)"""
+    return function(x, "silu")
+
+
+def sigmoid(x):
+    """1 / (1 + exp(-x))"""
+    return function(x, "sigmoid")
+
+
+def tanh(x):
+    """tanh(x)"""
+    return function(x, "tanh")
+
+
+def softcap(x, cap, label="capped"):
+    """cap tanh(x / cap)"""
+    x = _wire(x)
+    return _add_node("softcap", label, [x], [], [], [["width", _channels(x)], ["cap", float(cap)]])
+
+
+def dropout(x, p, label="dropout"):
+    """Numbers are left out with probability p; p 0: none is, and there is no node."""
+    x = _wire(x)
+    if p == 0:
+        return x
+    return _add_node("dropout", label, [x], [], [], [["width", _channels(x)], ["p", float(p)], ["node", _count()]])
+
+
+def swiglu(x, ffn, gate, up, down, act="silu", bias=False):
+    """A gated feed-forward of three matrices: down(act(gate x) * (up x))."""
+    width = _channels(x)
+    g = function(linear(x, ffn, name=gate, bias=bias, role="ffn_gate"), act)
+    return linear(multiply(g, linear(x, ffn, name=up, bias=bias, role="ffn_in")), width, name=down, bias=bias, role="ffn_out")
+
+
+def experts(x, logits, ffn, names, chosen, act="silu", sigmoid=False, normalise=True, factor=1.0, groups=1, kept_groups=1, group_best=1,
+            correction=None, label="out"):
+    """Every token goes through the gated feed-forwards its router chose. names: the gate, up and down matrices, with {} for the expert."""
+    x, logits = _wire(x), _wire(logits)
+    width = _channels(x)
+    count = _channels(logits)
+    c = [] if correction is None else [_tensor(correction, [count], "bias", 1, count, 1.0, -1, False, None)]
+    t = _expert_tensors(names, count, width, ffn) + c
+    return _add_node("experts", label, [x, logits], t, [_whole(each) for each in t],
+                     [["width", width], ["ffn", ffn], ["activation", act], ["experts", count], ["chosen", chosen], ["sigmoid", sigmoid],
+                      ["normalise", normalise], ["factor", float(factor)], ["groups", groups], ["kept_groups", kept_groups],
+                      ["group_best", group_best], ["corrected", correction is not None]])
+
+
+def _expert_tensors(names, count, width, ffn):
+    made = []
+    for e in range(count):
+        for k in range(3):
+            shape = [width, ffn] if k == 2 else [ffn, width]
+            made.append(_tensor(_replace(names[k], "{}", str(e)) + ".weight", shape, ["ffn_gate", "ffn_in", "ffn_out"][k], shape[1], shape[0],
+                                1.0, -1, False, None))
+    return made
+
+
+# ---- sums and products
+
+
+def add(x, f, label=""):
+    """x + f. Where one of them is the stream, the sum goes on as the stream."""
+    width = _channels(x)
+    on = _number(x) == _at[4] or _number(f) == _at[4]
+    if label == "":
+        label = "sum"
+        if on and _at[2] != "" and _at[1] >= 0:
+            label = "mid"
+            _close()
+    skip, scale = _factor(x), _factor(f)
+    y = _add_sum(label, [_plain(x), _plain(f)], [["width", width], ["skip_scale", skip], ["branch_scale", scale]])
+    if on:
+        _at[4] = _number(y)
+    return y
+
+
+def _add_sum(label, inputs, fields):
+    if label == "mid":
+        x = _node("residual", inputs, [], fields)
+        _base.append(label)
+        _settle(x, label, [])
+        return x
+    return _add_node("residual", label, inputs, [], [], fields)
+
+
+def multiply(a, b, label="product"):
+    """The product of two wires, channel by channel."""
+    a, b = _wire(a), _wire(b)
+    return _add_node("multiply", label, [a, b], [], [], [["width", _channels(a)]])
+
+
+def scale(x, factor, label="scaled"):
+    """A wire times a number, as a node. factor * x does the same, and is part of the sum where one follows."""
+    return _add_node("scale", label, [_plain(x)], [], [], [["width", _channels(x)], ["factor", _factor(x) * factor]])
+
+
+def _wire(x):
+    if not _is_wire(x):
+        fail("a wire is expected here", "tokens(...) makes the first")
+    return x if _factor(x) == 1 else scale(x, 1.0)
+
+
+def _times(t, x):
+    x = _wire(x)
+    if _rows(t) * _cols(t) != 1:
+        fail("only a learned scalar is multiplied with a wire", "scalar(1.0, name=...), or channel_gain(x, name=...)")
+    return _add_node("gain", "gain", [x], [t], [_whole(t)], [["width", _channels(x)], ["one", True]])
+
+
+def _binary(sign, a, b):
+    if sign == "+" and _is_wire(a) and _is_wire(b):
+        return add(a, b)
+    if sign == "-" and _is_wire(a) and _is_wire(b):
+        return add(a, _scaled(b, -1.0))
+    if sign == "*" and _is_wire(a) and _is_wire(b):
+        return multiply(a, b)
+    if sign == "*" and _is_tensor(a) and _is_wire(b):
+        return _times(a, b)
+    if sign == "*" and _is_wire(a) and _is_tensor(b):
+        return _times(b, a)
+    if sign == "*" and _is_number(a) and _is_wire(b):
+        return _scaled(b, float(a))
+    if sign == "*" and _is_wire(a) and _is_number(b):
+        return _scaled(a, float(b))
+    if sign == "/" and _is_wire(a) and _is_number(b):
+        return _scaled(a, 1 / float(b))
+    return fail(f"{sign} does not go between these two", "wires are added and multiplied; numbers and scalars are multiplied with wires")
+
+
+def sum(values):
+    """Of numbers, or of wires."""
+    values = list(values)
+    total = values[0] if len(values) > 0 else 0
+    for i in range(1, len(values)):
+        total = total + values[i]
+    return total
+
+
+# ---- the end
+
+
+def head(x, vocab, name="", tied="", bias="", scale=1.0, cap=0.0, init=None):
+    """Logits: a matrix of its own, or tied="name.weight" of the embedding; bias: its name."""
+    x = _wire(x)
+    if not (_at[3] and _at[2] == "head"):
+        branch("final")
+    width = _channels(x)
+    branch("logits")
+    t = [_find(tied) if tied != "" else _tensor(name + ".weight", [vocab, width], "head", width, vocab, 1.0, -1, False, init)]
+    if bias != "":
+        t.append(_tensor(bias, [vocab], "bias", 1, vocab, 1.0, -1, False, None))
+    fields = [["n_in", width], ["n_out", vocab], ["bias", bias != ""], ["stored", "out_in"], ["pieces", 1]]
+    y = _node("linear", [x], [_whole(each) for each in t], fields)
+    _base.append("logits")
+    _rename(y, "logits")
+    if scale != 1:
+        y = _add_node("scale", "scaled", [y], [], [], [["width", vocab], ["factor", float(scale)]])
+    if cap > 0:
+        y = softcap(y, cap)
+    return y
+
+
+def loss(logits):
+    """The mean cross-entropy over all positions that have a target. It ends a file."""
+    x = _wire(logits)
+    y = _node("cross_entropy", [x], [], [["vocab", _channels(x)]])
+    _rename(y, "loss")
+
+
+# ---- how tensors are drawn: init=
+
+
+def normal(std, mean=0.0):
+    """A normal distribution."""
+    return ["normal", float(mean), float(std), 0.0]
+
+
+def truncated(std, cut=2.0):
+    """A normal distribution without what lies further out than cut standard deviations."""
+    return ["truncated_normal", 0.0, float(std), float(cut)]
+
+
+def uniform(most):
+    """From -most to most."""
+    return ["uniform", 0.0, float(most), 0.0]
+
+
+def constant(value):
+    """One number."""
+    return ["constant", float(value), 0.0, 0.0]
+
+
+zeros = ["constant", 0.0, 0.0, 0.0]
+
+
+# ---- rotary frequencies of long-context rules
+
+
+def _plain_frequencies(theta, turned):
+    return [theta ** (-2.0 * i / turned) for i in range(turned // 2)]
+
+
+def linear_rope(theta, turned, factor):
+    """Positions divided by a factor."""
+    return [w / factor for w in _plain_frequencies(theta, turned)]
+
+
+def llama3_rope(theta, turned, factor, original, low=1.0, high=4.0):
+    """Low frequencies divided by a factor, high ones kept, those between mixed (Llama 3.1)."""
+    made = []
+    for w in _plain_frequencies(theta, turned):
+        smooth = min(max((original * w / (2 * pi) - low) / (high - low), 0.0), 1.0)
+        made.append(w * ((1 - smooth) / factor + smooth))
+    return made
+
+
+def yarn_rope(theta, turned, factor, original, fast=32.0, slow=1.0, truncate=True):
+    """YaRN: a ramp between the pairs that turn fast and slow times within the original length."""
+    ends = [turned * log(original / (times * 2 * pi)) / (2 * log(theta)) for times in [fast, slow]]
+    low = max(float(floor(ends[0]) if truncate else ends[0]), 0.0)
+    high = min(float(ceil(ends[1]) if truncate else ends[1]), float(turned - 1))
+    if low == high:
+        high = high + 0.001
+    made = []
+    i = 0
+    for w in _plain_frequencies(theta, turned):
+        ramp = min(max((i - low) / (high - low), 0.0), 1.0)
+        made.append(w * ((1 - ramp) + ramp / factor))
+        i = i + 1
+    return made
