@@ -71,13 +71,14 @@ def _close():
     _at[6] = False
 
 
-def _add_node(kind, label, inputs, tensors, uses, fields):
+def _add_node(kind, label, otherwise, inputs, tensors, uses, fields):
     x = _node(kind, inputs, uses, fields)
-    _base.append(label)
-    if _at[2] == "" and _at[1] >= 0 and "." not in label:
-        _waiting.append([x, label, tensors])
+    named = label if label != "" else otherwise
+    _base.append(named)
+    if label == "" and _at[2] == "" and _at[1] >= 0:
+        _waiting.append([x, named, tensors])
     else:
-        _settle(x, label, tensors)
+        _settle(x, named, tensors)
     return x
 
 
@@ -92,44 +93,44 @@ def _base_of(x):
 # ---- the stream
 
 
-def tokens(vocab, width, name, padding=-1, encoder=False, init=None, label="tokens"):
+def tokens(vocab, width, name, padding=-1, encoder=False, init=None, label=""):
     """Each token looks up its row of a table: the start of the stream."""
     t = name + ".weight"
     if not _has(t):
         _tensor(t, [vocab, width], "token_embedding", vocab, width, 1.0, padding, False, init)
     t = _find(t)
-    return _add_node("token_embedding", label, [], [t], [_whole(t)], [["vocab", vocab], ["width", width], ["padding", padding], ["encoder", encoder]])
+    return _add_node("token_embedding", label, "tokens", [], [t], [_whole(t)], [["vocab", vocab], ["width", width], ["padding", padding], ["encoder", encoder]])
 
 
-def add_positions(x, positions, name, offset=0, padding=-1, init=None, suffix=".weight", label="positions"):
+def add_positions(x, positions, name, offset=0, padding=-1, init=None, suffix=".weight", label=""):
     """A learned vector for the place in the sequence."""
     width = _channels(x)
     shape = [positions + offset, width] if suffix != "" else [1, positions, width]
     t = _tensor(name + suffix, shape, "position_embedding", positions + offset, width, 1.0, padding, False, init)
-    return _add_node("learned_position", label, [x], [t], [_whole(t)],
+    return _add_node("learned_position", label, "positions", [x], [t], [_whole(t)],
                      [["positions", positions], ["width", width], ["offset", offset], ["constant", False], ["padding", padding]])
 
 
-def add_types(x, types, name, init=None, label="types"):
+def add_types(x, types, name, init=None, label=""):
     """The first row of a table, added to every token."""
     width = _channels(x)
     t = _tensor(name + ".weight", [types, width], "position_embedding", types, width, 1.0, -1, False, init)
-    return _add_node("learned_position", label, [x], [t], [_whole(t)],
+    return _add_node("learned_position", label, "types", [x], [t], [_whole(t)],
                      [["positions", types], ["width", width], ["offset", 0], ["constant", True], ["padding", -1]])
 
 
-def add_sinusoids(x, base=10000.0, label="positions"):
+def add_sinusoids(x, base=10000.0, label=""):
     """Sines and cosines of the place in the sequence."""
-    return _add_node("sinusoidal_position", label, [x], [], [], [["width", _channels(x)], ["base", float(base)]])
+    return _add_node("sinusoidal_position", label, "positions", [x], [], [], [["width", _channels(x)], ["base", float(base)]])
 
 
-def patches(image, patch, width, name, class_token, colours=3, init=None, label="patches"):
+def patches(image, patch, width, name, class_token, colours=3, init=None, label=""):
     """An image as a sequence: a class token, then its patches through one matrix."""
     size = colours * patch * patch
     w = _tensor(name + ".weight", [width, colours, patch, patch], "projection", size, width, 1.0, -1, False, init)
     b = _tensor(name + ".bias", [width], "bias", size, width, 1.0, -1, False, None)
     c = _tensor(class_token, [1, 1, width], "position_embedding", 1, width, 1.0, -1, False, None)
-    return _add_node("patch_embedding", label, [], [w, b, c], [_whole(w), _whole(b), _whole(c)],
+    return _add_node("patch_embedding", label, "patches", [], [w, b, c], [_whole(w), _whole(b), _whole(c)],
                      [["side", image], ["patch", patch], ["colours", colours], ["width", width]])
 
 
@@ -185,19 +186,20 @@ def linear(x, out, name, bias=False, role="projection", stored="out_in", init=No
     if bias:
         t.append(_tensor(name + ".bias", [out], "bias", width, out, 1.0, -1, False, bias_init))
     fields = [["n_in", width], ["n_out", out], ["bias", bias], ["stored", stored], ["pieces", 1]]
-    y = _add_node("linear", label if label != "" else _label_of(role, "linear"), [x], t, [_whole(each) for each in t], fields)
+    y = _add_node("linear", label, _label_of(role, "linear"), [x], t, [_whole(each) for each in t], fields)
     _remember(role)
     return y
 
 
-def fused(x, sizes, roles, name, bias=False, stored="out_in", groups=1, init=None, parts=True, fan=None):
+def fused(x, sizes, roles, name, bias=False, stored="out_in", groups=1, init=None, parts=True, role="", labels=[]):
     """Several products with the blocks of one matrix: a list of wires. groups: blocks lie in turns, a turn for each group of heads."""
     x = _wire(x)
     width = _channels(x)
     total = 0
     for n in sizes:
         total = total + n
-    role = "query_key_value" if "query" in roles else roles[len(roles) - 1]
+    if role == "":
+        role = "query_key_value" if "query" in roles else roles[len(roles) - 1]
     _open(_look_up(_role_branch, role, "linear"))
     shape = [width, total] if stored == "in_out" else [total, width]
     w = _tensor(name + ".weight", shape, role, width, total, 1.0, -1, stored == "in_out", init)
@@ -218,7 +220,7 @@ def fused(x, sizes, roles, name, bias=False, stored="out_in", groups=1, init=Non
             for g in range(groups):
                 uses.append(_use(t[1], 0, first + g * (total // groups), 1, own))
         fields = [["n_in", width], ["n_out", n], ["bias", bias], ["stored", stored], ["pieces", groups]]
-        made.append(_add_node("linear", _label_of(part, "linear"), [x], t, uses, fields))
+        made.append(_add_node("linear", labels[len(made)] if len(labels) > 0 else "", _label_of(part, "linear"), [x], t, uses, fields))
         _remember(part)
         first = first + own
     return made
@@ -229,55 +231,52 @@ def scalar(value, name):
     return _tensor(name, [1], "branch_gain", 1, 1, 1.0, -1, False, ["constant", float(value), 0.0, 0.0])
 
 
-def channel_gain(x, name, value=1.0, label="gain"):
+def channel_gain(x, name, value=1.0, label=""):
     """A learned number for each channel of a wire (LayerScale)."""
     x = _wire(x)
     n = _channels(x)
     t = _tensor(name, [n], "branch_gain", 1, n, 1.0, -1, False, ["constant", float(value), 0.0, 0.0])
-    return _add_node("gain", label, [x], [t], [_whole(t)], [["width", n], ["one", False]])
+    return _add_node("gain", label, "gain", [x], [t], [_whole(t)], [["width", n], ["one", False]])
 
 
 # ---- norms
 
 
-def _norm(kind, x, name, gain, bias, eps, offset, groups, each, all_names, label):
+def _norm(kind, x, name, gain, bias, eps, offset, groups, each, all_names, init, label):
     x = _wire(x)
     width = _channels(x) // groups
     neutral = 0.0 if offset else 1.0
     t = []
     uses = []
-    for on, end, role in [[gain, ".weight", "gain"], [bias, ".bias", "bias"]]:
+    for on, end, role, law in [[gain, ".weight", "gain", init], [bias, ".bias", "bias", None]]:
         if on and each and len(all_names) == 0:
-            t.append(_tensor(name + end, [groups, width], role, 1, width, neutral, -1, False, None))
+            t.append(_tensor(name + end, [groups, width], role, 1, width, neutral, -1, False, law))
             for k in range(groups):
                 uses.append(_use(t[len(t) - 1], k, 0, 1, width))
         elif on:
             for stem in all_names if len(all_names) > 0 else [name]:
-                t.append(_tensor(stem + end, [width], role, 1, width, neutral, -1, False, None))
+                t.append(_tensor(stem + end, [width], role, 1, width, neutral, -1, False, law))
                 uses.append(_whole(t[len(t) - 1]))
-    if label == "":
-        label = "norm"
-        if groups > 1 or _base_of(x) in ["q", "k", "v", "q_latent", "kv_latent"]:
-            label = _base_of(x) + "_norm"
-        elif _at[6]:
-            label = "post_norm"
+    otherwise = "post_norm" if _at[6] else "norm"
+    if groups > 1 or _base_of(x) in ["q", "k", "v", "q_latent", "kv_latent"]:
+        otherwise = _base_of(x) + "_norm"
     fields = [["width", width], ["eps", float(eps)], ["gain", gain], ["bias", bias], ["unit_offset", offset], ["groups", groups],
               ["gain_per_group", each]]
-    y = _add_node(kind, label, [x], t, uses, fields)
+    y = _add_node(kind, label, otherwise, [x], t, uses, fields)
     _base[_number(y)] = _base_of(x)
     if label == "mid":
         _at[4] = _number(y)
     return y
 
 
-def layer_norm(x, name="", gain=True, bias=True, eps=1e-5, offset=False, groups=1, each=False, names=[], label=""):
+def layer_norm(x, name="", gain=True, bias=True, eps=1e-5, offset=False, groups=1, each=False, names=[], init=None, label=""):
     """Every token without its mean, put on one sphere. groups: heads, each alone; each: a gain for each of them."""
-    return _norm("layer_norm", x, name, gain, bias, eps, offset, groups, each, names, label)
+    return _norm("layer_norm", x, name, gain, bias, eps, offset, groups, each, names, init, label)
 
 
-def rms_norm(x, name="", gain=True, eps=1e-6, offset=False, groups=1, each=False, names=[], label=""):
+def rms_norm(x, name="", gain=True, eps=1e-6, offset=False, groups=1, each=False, names=[], init=None, label=""):
     """Every token put on one sphere. offset: the stored gain is gain - 1."""
-    return _norm("rms_norm", x, name, gain, False, eps, offset, groups, each, names, label)
+    return _norm("rms_norm", x, name, gain, False, eps, offset, groups, each, names, init, label)
 
 
 # ---- attention
@@ -287,21 +286,20 @@ def _given(x, otherwise):
     return x if x > 0 else otherwise
 
 
-def rotary(x, heads, theta=10000.0, turned=0, first=0, interleaved=False, frequencies=[], stretch=1.0, label=""):
-    """Pairs of channels of each head turn with the position; turned: how many channels, 0: all."""
+def rotary(x, heads, turns=None, theta=10000.0, turned=0, first=0, interleaved=False, label=""):
+    """Pairs of channels of each head turn with the position. turns: what rope(...) made; turned: how many channels, 0: all."""
     x = _wire(x)
     dim = _channels(x) // heads
     if _channels(x) % heads != 0:
         fail(f"heads={heads} do not divide {_channels(x)} channels")
-    if label == "":
-        label = _base_of(x) + "_rot"
-    return _add_node("rotary", label, [x], [], [],
-                     [["heads", heads], ["head_dim", dim], ["turned", _given(turned, dim)], ["first", first], ["base", float(theta)],
+    base, count, frequencies, stretch = [theta, _given(turned, dim), [], 1.0] if turns is None else turns
+    return _add_node("rotary", label, _base_of(x) + "_rot", [x], [], [],
+                     [["heads", heads], ["head_dim", dim], ["turned", count], ["first", first], ["base", float(base)],
                       ["interleaved", interleaved], ["frequencies", frequencies], ["stretch", float(stretch)]])
 
 
 def attention(q, k, v, heads, kv_heads=0, scale=0.0, causal=True, window=0, softcap=0.0, alibi=[], table=None, farthest=128, cross=False,
-              label="mix"):
+              label=""):
     """Each query takes the softmax-weighted mean of the values it may see. scale 0: 1 / sqrt(channels of a key)."""
     q, k, v = _wire(q), _wire(k), _wire(v)
     _open("attn")
@@ -310,7 +308,7 @@ def attention(q, k, v, heads, kv_heads=0, scale=0.0, causal=True, window=0, soft
         fail(f"heads={heads} and kv_heads={kv} do not divide q and v of {_channels(q)} and {_channels(v)} channels")
     dim = _channels(q) // heads
     t = [] if table is None else [table]
-    return _add_node("attention", label, [q, k, v], [], [_whole(each) for each in t],
+    return _add_node("attention", label, "mix", [q, k, v], [], [_whole(each) for each in t],
                      [["heads", heads], ["kv_heads", kv], ["key_dim", dim], ["value_dim", _channels(v) // kv],
                       ["scale", float(scale) if scale != 0 else 1 / sqrt(float(dim))], ["causal", causal and not cross], ["window", window],
                       ["softcap", float(softcap)], ["alibi", alibi], ["buckets", 0 if table is None else _rows(table)],
@@ -333,25 +331,27 @@ def alibi_slopes(heads, times=1.0):
     return slopes
 
 
-def join_heads(own, shared, heads, label="k"):
+def join_heads(own, shared, heads, label=""):
     """Each head is channels of its own and channels that all heads share (the keys of latent attention)."""
-    return _add_node("join", label, [own, shared], [], [],
+    return _add_node("join", label, "k", [own, shared], [], [],
                      [["heads", heads], ["own", _channels(own) // heads], ["shared", _channels(shared)]])
 
 
 def clip(x, most, label=""):
     """No number further than this from 0."""
     x = _wire(x)
-    return _add_node("clip", label if label != "" else _base_of(x) + "_clip", [x], [], [], [["width", _channels(x)], ["most", float(most)]])
+    y = _add_node("clip", label, _base_of(x) + "_clip", [x], [], [], [["width", _channels(x)], ["most", float(most)]])
+    _base[_number(y)] = _base_of(x)
+    return y
 
 
 # ---- functions
 
 
-def function(x, kind, label="act"):
+def function(x, kind, label=""):
     """An elementwise function by its name."""
     x = _wire(x)
-    return _add_node(kind, label, [x], [], [], [["width", _channels(x)]])
+    return _add_node(kind, label, "act", [x], [], [], [["width", _channels(x)]])
 
 
 def relu(x):
@@ -389,18 +389,18 @@ def tanh(x):
     return function(x, "tanh")
 
 
-def softcap(x, cap, label="capped"):
+def softcap(x, cap, label=""):
     """cap tanh(x / cap)"""
     x = _wire(x)
-    return _add_node("softcap", label, [x], [], [], [["width", _channels(x)], ["cap", float(cap)]])
+    return _add_node("softcap", label, "capped", [x], [], [], [["width", _channels(x)], ["cap", float(cap)]])
 
 
-def dropout(x, p, label="dropout"):
+def dropout(x, p, label=""):
     """Numbers are left out with probability p; p 0: none is, and there is no node."""
     x = _wire(x)
     if p == 0:
         return x
-    return _add_node("dropout", label, [x], [], [], [["width", _channels(x)], ["p", float(p)], ["node", _count()]])
+    return _add_node("dropout", label, "dropout", [x], [], [], [["width", _channels(x)], ["p", float(p)], ["node", _count()]])
 
 
 def swiglu(x, ffn, gate, up, down, act="silu", bias=False):
@@ -411,14 +411,14 @@ def swiglu(x, ffn, gate, up, down, act="silu", bias=False):
 
 
 def experts(x, logits, ffn, names, chosen, act="silu", sigmoid=False, normalise=True, factor=1.0, groups=1, kept_groups=1, group_best=1,
-            correction=None, label="out"):
+            correction=None, label=""):
     """Every token goes through the gated feed-forwards its router chose. names: the gate, up and down matrices, with {} for the expert."""
     x, logits = _wire(x), _wire(logits)
     width = _channels(x)
     count = _channels(logits)
     c = [] if correction is None else [_tensor(correction, [count], "bias", 1, count, 1.0, -1, False, None)]
     t = _expert_tensors(names, count, width, ffn) + c
-    return _add_node("experts", label, [x, logits], t, [_whole(each) for each in t],
+    return _add_node("experts", label, "out", [x, logits], t, [_whole(each) for each in t],
                      [["width", width], ["ffn", ffn], ["activation", act], ["experts", count], ["chosen", chosen], ["sigmoid", sigmoid],
                       ["normalise", normalise], ["factor", float(factor)], ["groups", groups], ["kept_groups", kept_groups],
                       ["group_best", group_best], ["corrected", correction is not None]])
@@ -438,39 +438,29 @@ def _expert_tensors(names, count, width, ffn):
 
 
 def add(x, f, label=""):
-    """x + f. Where one of them is the stream, the sum goes on as the stream."""
-    width = _channels(x)
-    on = _number(x) == _at[4] or _number(f) == _at[4]
+    """x + f. Where one of them is the stream, or the label has no dot, the sum goes on as the stream."""
+    on = _number(x) == _at[4] or _number(f) == _at[4] or (label != "" and "." not in label)
+    inputs = [_plain(x), _plain(f)]
+    fields = [["width", _channels(x)], ["skip_scale", _factor(x)], ["branch_scale", _factor(f)]]
+    if not on or _at[1] < 0:
+        return _add_node("residual", label, "sum", inputs, [], [], fields)
     if label == "":
-        label = "sum"
-        if on and _at[2] != "" and _at[1] >= 0:
-            label = "mid"
-            _close()
-    skip, scale = _factor(x), _factor(f)
-    y = _add_sum(label, [_plain(x), _plain(f)], [["width", width], ["skip_scale", skip], ["branch_scale", scale]])
-    if on:
-        _at[4] = _number(y)
+        label = "mid" if _at[2] != "" else "sum"
+    _close()
+    y = _add_node("residual", label, "", inputs, [], [], fields)
+    _at[4] = _number(y)
     return y
 
 
-def _add_sum(label, inputs, fields):
-    if label == "mid":
-        x = _node("residual", inputs, [], fields)
-        _base.append(label)
-        _settle(x, label, [])
-        return x
-    return _add_node("residual", label, inputs, [], [], fields)
-
-
-def multiply(a, b, label="product"):
+def multiply(a, b, label=""):
     """The product of two wires, channel by channel."""
     a, b = _wire(a), _wire(b)
-    return _add_node("multiply", label, [a, b], [], [], [["width", _channels(a)]])
+    return _add_node("multiply", label, "product", [a, b], [], [], [["width", _channels(a)]])
 
 
-def scale(x, factor, label="scaled"):
+def scale(x, factor, label=""):
     """A wire times a number, as a node. factor * x does the same, and is part of the sum where one follows."""
-    return _add_node("scale", label, [_plain(x)], [], [], [["width", _channels(x)], ["factor", _factor(x) * factor]])
+    return _add_node("scale", label, "scaled", [_plain(x)], [], [], [["width", _channels(x)], ["factor", _factor(x) * factor]])
 
 
 def _wire(x):
@@ -483,7 +473,7 @@ def _times(t, x):
     x = _wire(x)
     if _rows(t) * _cols(t) != 1:
         fail("only a learned scalar is multiplied with a wire", "scalar(1.0, name=...), or channel_gain(x, name=...)")
-    return _add_node("gain", "gain", [x], [t], [_whole(t)], [["width", _channels(x)], ["one", True]])
+    return _add_node("gain", "", "gain", [x], [t], [_whole(t)], [["width", _channels(x)], ["one", True]])
 
 
 def _binary(sign, a, b):
@@ -533,7 +523,7 @@ def head(x, vocab, name="", tied="", bias="", scale=1.0, cap=0.0, init=None):
     _base.append("logits")
     _rename(y, "logits")
     if scale != 1:
-        y = _add_node("scale", "scaled", [y], [], [], [["width", vocab], ["factor", float(scale)]])
+        y = _add_node("scale", "", "scaled", [y], [], [], [["width", vocab], ["factor", float(scale)]])
     if cap > 0:
         y = softcap(y, cap)
     return y
@@ -575,35 +565,42 @@ zeros = ["constant", 0.0, 0.0, 0.0]
 # ---- rotary frequencies of long-context rules
 
 
-def _plain_frequencies(theta, turned):
-    return [theta ** (-2.0 * i / turned) for i in range(turned // 2)]
+def rope(rule, theta, turned):
+    """For rotary(): ["none"], ["linear", factor], ["llama3", factor, original positions, low, high],
+    ["yarn", factor, original positions, fast, slow, whole pairs, stretch] or ["longrope", stretch, factor, factor, ...]."""
+    kind = rule[0]
+    plain = [theta ** (-2.0 * i / turned) for i in range(turned // 2)]
+    if kind == "none":
+        return [theta, turned, [], 1.0]
+    if kind == "linear":
+        return [theta, turned, [w / rule[1] for w in plain], 1.0]
+    if kind == "llama3":
+        return [theta, turned, _llama3(plain, rule[1], rule[2], rule[3], rule[4]), 1.0]
+    if kind == "yarn":
+        return [theta, turned, _yarn(plain, theta, turned, rule[1], rule[2], rule[3], rule[4], rule[5]), rule[6]]
+    if kind == "longrope":
+        return [theta, turned, [plain[i] / rule[i + 2] for i in range(turned // 2)], rule[1]]
+    fail(f"no rotary rule {kind}", "none, linear, llama3, yarn, longrope")
 
 
-def linear_rope(theta, turned, factor):
-    """Positions divided by a factor."""
-    return [w / factor for w in _plain_frequencies(theta, turned)]
-
-
-def llama3_rope(theta, turned, factor, original, low=1.0, high=4.0):
-    """Low frequencies divided by a factor, high ones kept, those between mixed (Llama 3.1)."""
+# Low frequencies are divided by the factor, high ones kept, those between mixed (Llama 3.1).
+def _llama3(plain, factor, original, low, high):
     made = []
-    for w in _plain_frequencies(theta, turned):
+    for w in plain:
         smooth = min(max((original * w / (2 * pi) - low) / (high - low), 0.0), 1.0)
         made.append(w * ((1 - smooth) / factor + smooth))
     return made
 
 
-def yarn_rope(theta, turned, factor, original, fast=32.0, slow=1.0, truncate=True):
-    """YaRN: a ramp between the pairs that turn fast and slow times within the original length."""
+# A ramp over the pairs between those that turn fast and slow times within the original length.
+def _yarn(plain, theta, turned, factor, original, fast, slow, truncate):
     ends = [turned * log(original / (times * 2 * pi)) / (2 * log(theta)) for times in [fast, slow]]
     low = max(float(floor(ends[0]) if truncate else ends[0]), 0.0)
     high = min(float(ceil(ends[1]) if truncate else ends[1]), float(turned - 1))
     if low == high:
         high = high + 0.001
     made = []
-    i = 0
-    for w in _plain_frequencies(theta, turned):
-        ramp = min(max((i - low) / (high - low), 0.0), 1.0)
+    for w in plain:
+        ramp = min(max((len(made) - low) / (high - low), 0.0), 1.0)
         made.append(w * ((1 - ramp) + ramp / factor))
-        i = i + 1
     return made

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "stepzero/api/describe.hpp"
 #include "stepzero/cli/command.hpp"
 #include "stepzero/graph/graph_json.hpp"
 #include "stepzero/models/build.hpp"
@@ -21,7 +22,9 @@ int run(const DescribeFlags& flags) {
   const auto a = find_architecture(flags.model, flags.set, flags.like);
   if (!a) return complain(a.error());
   tell_notices(*a);
-  return print(graph_json(build_graph(*a)).dump() + "\n");
+  if (flags.json) return print(graph_json(build_graph(*a)).dump() + "\n");
+  const auto text = describe_as_file(*a);
+  return text ? print(*text) : complain(text.error());
 }
 
 }  // namespace
