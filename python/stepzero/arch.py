@@ -56,7 +56,8 @@ class Graph:
         self.settings, self.declared = dict(settings), None
 
     def json(self):
-        return {"schema": "stepzero.graph/1", "tensors": self.tensors, "nodes": self.nodes}
+        name, sizes = self.declared
+        return {"schema": "stepzero.graph/1", "name": name, "positions": sizes.get("positions"), "init_std": sizes.get("init_std"), "tensors": self.tensors, "nodes": self.nodes}
 
 
 _graph = Graph()

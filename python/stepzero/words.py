@@ -440,6 +440,8 @@ def _expert_tensors(names, count, width, ffn):
 def add(x, f, label=""):
     """x + f. Where one of them is the stream, or the label has no dot, the sum goes on as the stream."""
     on = _number(x) == _at[4] or _number(f) == _at[4] or (label != "" and "." not in label)
+    if _channels(x) != _channels(f):
+        fail(f"these wires have {_channels(x)} and {_channels(f)} channels")
     inputs = [_plain(x), _plain(f)]
     fields = [["width", _channels(x)], ["skip_scale", _factor(x)], ["branch_scale", _factor(f)]]
     if not on or _at[1] < 0:
@@ -455,6 +457,8 @@ def add(x, f, label=""):
 def multiply(a, b, label=""):
     """The product of two wires, channel by channel."""
     a, b = _wire(a), _wire(b)
+    if _channels(a) != _channels(b):
+        fail(f"these wires have {_channels(a)} and {_channels(b)} channels")
     return _add_node("multiply", label, "product", [a, b], [], [], [["width", _channels(a)]])
 
 

@@ -32,7 +32,39 @@ std::string difference(const Architecture& a, const Graph& graph, const Architec
   return {};
 }
 
+// A size that the file declares; null: it does not.
+nlohmann::ordered_json declared(const SizeValues& sizes, std::string_view name) {
+  for (const auto& [size, value] : sizes) {
+    if (size != name || !value.is_number()) continue;
+    return value.is_whole() ? nlohmann::ordered_json(value.whole()) : nlohmann::ordered_json(value.number());
+  }
+  return nullptr;
+}
+
+// Where the class of the family differs from what hf makes of a file that says nothing.
+void add_laws(const Architecture& a, Graph& graph) {
+  const Scheme& hf = **find_scheme("hf");
+  Architecture plain = a;
+  plain.family = "file";
+  for (Param& p : graph.params) {
+    const Distribution law = hf.assign(a, p);
+    if (law != hf.assign(plain, p)) p.law = law;
+  }
+}
+
 }  // namespace
+
+nlohmann::ordered_json describe_as_graph(const Architecture& a) {
+  Graph graph = build_graph(a);
+  if (!a.own) add_laws(a, graph);
+  SizeValues sizes = a.own ? a.own->sizes : SizeValues{{"positions", a.positions}, {"init_std", a.init_std}};
+  for (const auto& [name, value] : a.own ? a.own->settings : SizeValues{}) {
+    for (auto& [size, now] : sizes) now = size == name ? value : now;
+  }
+  nlohmann::ordered_json out = {{"schema", graph_schema}, {"name", a.name}, {"positions", declared(sizes, "positions")}, {"init_std", declared(sizes, "init_std")}};
+  out.update(graph_json(graph));
+  return out;
+}
 
 Expected<std::string> describe_as_file(const Architecture& a) {
   if (a.own && a.own->is_graph) return fail(fmt::format("{}: a canonical graph is not turned back into a text", show(a.own->file)));

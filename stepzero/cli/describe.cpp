@@ -5,8 +5,6 @@
 
 #include "stepzero/api/describe.hpp"
 #include "stepzero/cli/command.hpp"
-#include "stepzero/graph/graph_json.hpp"
-#include "stepzero/models/build.hpp"
 
 namespace stepzero::cli {
 
@@ -22,7 +20,7 @@ int run(const DescribeFlags& flags) {
   const auto a = find_architecture(flags.model, flags.set, flags.like);
   if (!a) return complain(a.error());
   tell_notices(*a);
-  if (flags.json) return print(graph_json(build_graph(*a)).dump() + "\n");
+  if (flags.json) return print(describe_as_graph(*a).dump() + "\n");
   const auto text = describe_as_file(*a);
   return text ? print(*text) : complain(text.error());
 }

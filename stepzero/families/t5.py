@@ -1,7 +1,7 @@
 # T5: an encoder and a decoder that reads it, biases by distance on the scores, every product drawn with unit gain.
 from stepzero.arch import *
 
-arch("t5", width=512, layers=6, decoder_layers=6, heads=8, head_dim=64, ffn=2048, vocab=32128, relative_positions=32, relative_distance=128,
+arch("t5", width=512, layers=6, decoder_layers=6, heads=8, head_dim=64, ffn=2048, vocab=32128, positions=1024, relative_positions=32, relative_distance=128,
      norm_eps=1e-6, activation="relu", gated=False, logit_scale=1.0, tied=True, init_std=1.0)
 
 def over_root(n):

@@ -12,6 +12,7 @@ namespace stepzero {
 
 inline constexpr const char* graph_schema = "stepzero.graph/1";
 
+// Tensors and nodes; what it is called and how far it reaches is added by those who know.
 nlohmann::ordered_json graph_json(const Graph& graph);
 
 // The op of a kind, from an object that has its fields and no others.

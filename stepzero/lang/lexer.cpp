@@ -157,6 +157,7 @@ class Lexer {
 
   void text(Kind kind) {
     Token& t = add(kind, "");
+    if (kind == Kind::format) --t.place.column;  // the f
     const char quote = peek();
     const bool three = peek(1) == quote && peek(2) == quote;
     at_ += three ? 3 : 1;

@@ -176,9 +176,7 @@ Expected<Architecture> load_carried(const Found& found) {
 Expected<Architecture> load_own(const Found& found, Form form) {
   if (form == Form::carried) return load_carried(found);
   if (form == Form::text) return load_text(found.text, found.path.string());
-  auto a = load_graph(found.text, found.path.string());
-  if (a) a->name = found.path.stem().string();
-  return a;
+  return load_graph(found.text, found.path.string());
 }
 
 }  // namespace

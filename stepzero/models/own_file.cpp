@@ -100,10 +100,15 @@ Expected<Architecture> load_graph(std::string text, const std::string& file) {
   auto graph = read_graph(*document, file);
   if (!graph) return std::unexpected(graph.error());
   Architecture a;
-  a.name = "graph";
   a.family = "file";
+  const auto text_of = [&](const char* key) { return document->contains(key) && (*document)[key].is_string() ? (*document)[key].get<std::string>() : ""; };
+  a.name = text_of("name").empty() ? "graph" : text_of("name");
+  SizeValues sizes;
+  for (const char* key : {"positions", "init_std"}) {
+    if (document->contains(key) && (*document)[key].is_number()) sizes.emplace_back(key, (*document)[key].get<double>());
+  }
   a.graph = std::make_shared<const Graph>(std::move(*graph));
-  a.own = std::make_shared<OwnFile>(OwnFile{.file = file, .text = std::move(text), .is_graph = true});
+  a.own = std::make_shared<OwnFile>(OwnFile{.file = file, .text = std::move(text), .is_graph = true, .sizes = std::move(sizes)});
   return a;
 }
 
@@ -132,7 +137,7 @@ Expected<void> set_own_size(Architecture& a, std::string_view assignment) {
 }
 
 Expected<void> resolve_own(Architecture& a) {
-  SizeValues sizes;
+  SizeValues sizes = a.own->sizes;
   if (!a.own->is_graph) {
     auto built = build_text(a.own->text, a.own->file, a.own->settings);
     if (!built) return std::unexpected(built.error());

@@ -19,7 +19,7 @@ struct OwnFile {
   std::string file;  // as messages call it
   std::string text;
   bool is_graph = false;
-  SizeValues sizes = {};     // what arch() declares, with its defaults
+  SizeValues sizes = {};     // what arch() declares, with its defaults; of a graph positions and init_std
   SizeValues settings = {};  // of them what --set has changed
   std::vector<std::string> set = {};
 };
