@@ -61,7 +61,8 @@ nlohmann::ordered_json describe_as_graph(const Architecture& a) {
   for (const auto& [name, value] : a.own ? a.own->settings : SizeValues{}) {
     for (auto& [size, now] : sizes) now = size == name ? value : now;
   }
-  nlohmann::ordered_json out = {{"schema", graph_schema}, {"name", a.name}, {"positions", declared(sizes, "positions")}, {"init_std", declared(sizes, "init_std")}};
+  nlohmann::ordered_json out = {
+      {"schema", graph_schema}, {"name", a.name}, {"positions", declared(sizes, "positions")}, {"init_std", declared(sizes, "init_std")}};
   out.update(graph_json(graph));
   return out;
 }
@@ -80,8 +81,9 @@ Expected<std::string> describe_as_file(const Architecture& a) {
   if (!done) return std::unexpected(done.error());
   const std::string differs = difference(a, build_graph(a), *read, *read->graph);
   if (differs.empty()) return text;
-  return fail(fmt::format("{}: the file of family {} does not say all that is asked: it differs at {}", show(a.name), show(a.family), differs),
-              "describe without --set, and edit the file; or describe --json");
+  return fail(
+      fmt::format("{}: the file of family {} does not say all that is asked: it differs at {}", show(a.name), show(a.family), differs),
+      "describe without --set, and edit the file; or describe --json");
 }
 
 }  // namespace stepzero

@@ -58,7 +58,8 @@ std::string wrong_norm(const N& op) {
 
 std::string wrong(const Attention& op) {
   if (op.heads % op.kv_heads != 0) return fmt::format("kv_heads = {} does not divide heads = {}", op.kv_heads, op.heads);
-  if (!op.alibi.empty() && std::ssize(op.alibi) != op.heads) return fmt::format("alibi has {} slopes for {} heads", op.alibi.size(), op.heads);
+  if (!op.alibi.empty() && std::ssize(op.alibi) != op.heads)
+    return fmt::format("alibi has {} slopes for {} heads", op.alibi.size(), op.heads);
   if (!(op.softcap >= 0)) return "softcap must not be negative";
   if (op.buckets > 0 && (op.buckets < 4 || 2 * op.farthest <= op.buckets)) return "buckets must be at least 4 and less than twice farthest";
   return "";
@@ -66,7 +67,8 @@ std::string wrong(const Attention& op) {
 
 std::string wrong(const Rotary& op) {
   if (op.turned % 2 != 0 || op.turned < 2) return fmt::format("turned = {} must be even", op.turned);
-  if (op.first + op.turned > op.head_dim) return fmt::format("{} turned channels from {} on do not fit a head of {}", op.turned, op.first, op.head_dim);
+  if (op.first + op.turned > op.head_dim)
+    return fmt::format("{} turned channels from {} on do not fit a head of {}", op.turned, op.first, op.head_dim);
   if (!op.frequencies.empty() && 2 * std::ssize(op.frequencies) != op.turned) return "one frequency a pair of turned channels";
   return op.base > 0 ? "" : "base must be positive";
 }
@@ -77,7 +79,8 @@ std::string wrong(const Experts& op) {
   if (r.experts % r.groups != 0 || r.kept_groups > r.groups) return "groups must divide experts, and kept_groups be at most groups";
   const Index members = r.experts / r.groups;
   if (r.group_best > members) return fmt::format("group_best = {}, and a group has {} experts", r.group_best, members);
-  return r.chosen <= r.kept_groups * members ? "" : fmt::format("a token cannot choose {} of {} experts", r.chosen, r.kept_groups * members);
+  return r.chosen <= r.kept_groups * members ? ""
+                                             : fmt::format("a token cannot choose {} of {} experts", r.chosen, r.kept_groups * members);
 }
 
 // What is wrong with the numbers of an op beyond their signs; empty: nothing.
@@ -115,9 +118,11 @@ bool inside(const ParamUse& u, const Param& p) {
 
 Expected<void> check_uses(const Graph& graph, const AnyOp& op, const std::vector<ParamUse>& uses) {
   const auto expected = std::visit([](const auto& o) { return o.params(); }, op);
-  if (expected.size() != uses.size()) return fail(fmt::format("{} takes {} tensors, {} are given", kind_of(op), expected.size(), uses.size()));
+  if (expected.size() != uses.size())
+    return fail(fmt::format("{} takes {} tensors, {} are given", kind_of(op), expected.size(), uses.size()));
   for (std::size_t i = 0; i < uses.size(); ++i) {
-    if (uses[i].param < 0 || std::cmp_greater_equal(uses[i].param, graph.params.size())) return fail(fmt::format("no tensor {}", uses[i].param));
+    if (uses[i].param < 0 || std::cmp_greater_equal(uses[i].param, graph.params.size()))
+      return fail(fmt::format("no tensor {}", uses[i].param));
     const Param& p = graph.params[static_cast<std::size_t>(uses[i].param)];
     if (uses[i].rows != expected[i].rows || uses[i].cols != expected[i].cols || !inside(uses[i], p)) {
       return fail(fmt::format("{} wants {} x {} of \"{}\", which is {} x {}", kind_of(op), expected[i].rows, expected[i].cols, show(p.name),
@@ -157,16 +162,19 @@ Expected<void> check_blocks(const Graph& graph) {
 Expected<void> add_checked(Graph& graph, Param p) {
   if (graph.params.size() >= most_params) return fail(fmt::format("more than {} tensors", most_params));
   if (p.name.empty() || p.name.size() > 512) return fail("a tensor has a name, of at most 512 bytes");
-  if (p.shape.empty() || p.shape.size() > 4) return fail(fmt::format("\"{}\" has {} dimensions", show(p.name), p.shape.size()), "from 1 to 4");
+  if (p.shape.empty() || p.shape.size() > 4)
+    return fail(fmt::format("\"{}\" has {} dimensions", show(p.name), p.shape.size()), "from 1 to 4");
   Index size = 1;
   for (const Index n : p.shape) {
-    if (n < 1 || n > most_size / size) return fail(fmt::format("\"{}\": the shape {} is no size that can be held", show(p.name), fmt::join(p.shape, " x ")));
+    if (n < 1 || n > most_size / size)
+      return fail(fmt::format("\"{}\": the shape {} is no size that can be held", show(p.name), fmt::join(p.shape, " x ")));
     size *= n;
   }
   if (p.fan_in < 1 || p.fan_out < 1) return fail(fmt::format("\"{}\": fans are at least 1", show(p.name)));
   if (p.zero_row >= p.rows()) return fail(fmt::format("\"{}\" has no row {}", show(p.name), p.zero_row));
   for (const Part& part : p.parts) {
-    if (!inside({0, part.row0, part.col0, part.rows, part.cols}, p) || part.fan_out < 1) return fail(fmt::format("a part of \"{}\" does not fit it", show(p.name)));
+    if (!inside({0, part.row0, part.col0, part.rows, part.cols}, p) || part.fan_out < 1)
+      return fail(fmt::format("a part of \"{}\" does not fit it", show(p.name)));
   }
   graph.add_param(std::move(p));
   return {};
@@ -177,12 +185,14 @@ Expected<void> add_checked(Graph& graph, std::string name, AnyOp op, std::vector
   if (std::string w = wrong_size(op); !w.empty()) return fail(fmt::format("{}: {}", kind_of(op), w));
   if (std::string w = wrong_numbers(op); !w.empty()) return fail(fmt::format("{}: {}", kind_of(op), w));
   const std::vector<Index> wanted = channels_wanted(op);
-  if (wanted.size() != inputs.size()) return fail(fmt::format("{} reads {} wires, {} are given", kind_of(op), wanted.size(), inputs.size()));
+  if (wanted.size() != inputs.size())
+    return fail(fmt::format("{} reads {} wires, {} are given", kind_of(op), wanted.size(), inputs.size()));
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i] < 0 || std::cmp_greater_equal(inputs[i], graph.nodes.size())) return fail(fmt::format("no wire {}", inputs[i]));
     const Node& from = graph.nodes[static_cast<std::size_t>(inputs[i])];
     if (channels_of(from.op) != wanted[i]) {
-      return fail(fmt::format("{} reads a wire of {} channels here, and {} has {}", kind_of(op), wanted[i], show(from.name), channels_of(from.op)));
+      return fail(
+          fmt::format("{} reads a wire of {} channels here, and {} has {}", kind_of(op), wanted[i], show(from.name), channels_of(from.op)));
     }
   }
   if (auto done = check_uses(graph, op, uses); !done) return done;
@@ -191,7 +201,8 @@ Expected<void> add_checked(Graph& graph, std::string name, AnyOp op, std::vector
 }
 
 Expected<void> check_whole(const Graph& graph) {
-  if (graph.nodes.empty() || std::get_if<CrossEntropy>(&graph.nodes.back().op) == nullptr) return fail("the last node is no loss", "loss(head(x, vocab, ...)) ends a file");
+  if (graph.nodes.empty() || std::get_if<CrossEntropy>(&graph.nodes.back().op) == nullptr)
+    return fail("the last node is no loss", "loss(head(x, vocab, ...)) ends a file");
   std::vector<bool> used(graph.nodes.size());
   std::unordered_set<std::string_view> names, tensors;
   bool stream = false;
@@ -199,7 +210,8 @@ Expected<void> check_whole(const Graph& graph) {
   double numbers = 0;
   for (const Param& p : graph.params) {
     numbers += static_cast<double>(p.size());
-    if (!tensors.insert(p.name).second) return fail(fmt::format("two tensors are called \"{}\"", show(p.name)), "every tensor has a name of its own");
+    if (!tensors.insert(p.name).second)
+      return fail(fmt::format("two tensors are called \"{}\"", show(p.name)), "every tensor has a name of its own");
   }
   if (!(numbers <= 1e13)) return fail(fmt::format("{:.1e} parameters, {:.0f} TB in float32; the limit is 1e13", numbers, numbers * 4e-12));
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {

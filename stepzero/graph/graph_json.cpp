@@ -26,8 +26,8 @@ const char* kind_name(Distribution::Kind kind) {
 }
 
 Json json(const Param& p) {
-  Json out = {{"name", p.name},         {"shape", p.shape},     {"role", to_string(p.role)},  {"layer", p.layer},
-              {"fan_in", p.fan_in},     {"fan_out", p.fan_out}, {"neutral", p.neutral},       {"zero_row", p.zero_row},
+  Json out = {{"name", p.name},         {"shape", p.shape},     {"role", to_string(p.role)}, {"layer", p.layer},
+              {"fan_in", p.fan_in},     {"fan_out", p.fan_out}, {"neutral", p.neutral},      {"zero_row", p.zero_row},
               {"parts", Json::array()}, {"in_out", p.in_out},   {"law", Json(nullptr)}};
   for (const Part& part : p.parts) out["parts"].push_back({to_string(part.role), part.row0, part.col0, part.rows, part.cols, part.fan_out});
   if (p.law) out["law"] = {kind_name(p.law->kind), p.law->mean, p.law->scale, p.law->cut};

@@ -94,7 +94,8 @@ Expected<Distribution> law_of(const Json& value) {
     return fail(fmt::format("{} is no law", show(value[0].dump())), "constant, normal, uniform, truncated_normal");
   }
   const bool sane = std::abs(d.mean) <= 1e30 && d.scale >= 0 && d.scale <= 1e30 && d.cut >= 0 && d.cut <= 1e30;
-  if (!sane || (d.kind == K::truncated_normal && d.cut <= 0)) return fail("a law wants numbers up to 1e30, and a scale and a cut that are not negative");
+  if (!sane || (d.kind == K::truncated_normal && d.cut <= 0))
+    return fail("a law wants numbers up to 1e30, and a scale and a cut that are not negative");
   return d;
 }
 
@@ -202,7 +203,8 @@ Expected<Graph> read_graph(const Json& document, const std::string& file) {
   }
   at = 0;
   for (const Json& each : list("nodes")) {
-    if (auto done = add_node(graph, each); !done) return fail(fmt::format("{}: node {}: {}", show(file), at, done.error().message), done.error().hint);
+    if (auto done = add_node(graph, each); !done)
+      return fail(fmt::format("{}: node {}: {}", show(file), at, done.error().message), done.error().hint);
     ++at;
   }
   if (auto done = check_whole(graph); !done) return fail(fmt::format("{}: {}", show(file), done.error().message), done.error().hint);

@@ -41,8 +41,8 @@ class Sources {
 bool begins_afresh(const AnyOp& any) {
   return std::visit(
       []<class T>(const T&) {
-        return std::is_same_v<T, TokenEmbedding> || std::is_same_v<T, Linear> || std::is_same_v<T, LoraLinear> || std::is_same_v<T, Experts> ||
-               std::is_same_v<T, PatchEmbedding> || std::is_same_v<T, Conv> || std::is_same_v<T, Pixels>;
+        return std::is_same_v<T, TokenEmbedding> || std::is_same_v<T, Linear> || std::is_same_v<T, LoraLinear> ||
+               std::is_same_v<T, Experts> || std::is_same_v<T, PatchEmbedding> || std::is_same_v<T, Conv> || std::is_same_v<T, Pixels>;
       },
       any);
 }
@@ -91,7 +91,8 @@ class Walk {
 
   [[nodiscard]] Expected<void> refuse(const Node& node, const char* meets, int a, int b, const std::string& source) const {
     const auto name = [&](int wire) { return show(graph_.nodes[static_cast<std::size_t>(wire)].name); };
-    const std::string pair = a == b ? fmt::format("{} and itself", name(a)) : fmt::format("{} and {}, which both hold what {} makes", name(a), name(b), show(source));
+    const std::string pair = a == b ? fmt::format("{} and itself", name(a))
+                                    : fmt::format("{} and {}, which both hold what {} makes", name(a), name(b), show(source));
     return fail(fmt::format("{} {} {}: no rule of the theory covers wires that are correlated so", show(node.name), meets, pair),
                 "stepzero measure runs the model");
   }

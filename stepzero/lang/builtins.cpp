@@ -50,10 +50,12 @@ void define_rounding(Evaluator& e, const char* name, double (*f)(double)) {
 }
 
 Expected<Value> range(Evaluator& e, const Call& call) {
-  if (auto fits = plain(call, 1, 3, "range(end), range(start, end) or range(start, end, step)"); !fits) return std::unexpected(fits.error());
+  if (auto fits = plain(call, 1, 3, "range(end), range(start, end) or range(start, end, step)"); !fits)
+    return std::unexpected(fits.error());
   std::int64_t at[3] = {0, 0, 1};
   for (std::size_t i = 0; i < call.values.size(); ++i) {
-    if (!call.values[i].is_whole()) return fail(fmt::format("range counts in whole numbers, this is {}", type_name(call.values[i])), "7 // 2 is whole");
+    if (!call.values[i].is_whole())
+      return fail(fmt::format("range counts in whole numbers, this is {}", type_name(call.values[i])), "7 // 2 is whole");
     at[call.values.size() == 1 ? 1 : i] = call.values[i].whole();
   }
   if (at[2] == 0) return fail("a range with a step of 0 has no end");

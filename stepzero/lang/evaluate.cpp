@@ -21,8 +21,11 @@ Expected<bool> truth(const Value& value) {
 
 Value Evaluator::evaluate(const Expr& e) {
   now_ = e.place;
-  if (!charge(1)) return refuse(e.place, fmt::format("stopped after {} steps", limits_.steps), "is there a loop that does not end, or one inside too many others?");
-  if (depth_ >= limits_.depth) return refuse(e.place, "calls or expressions lie too deep in each other", "does a function call itself without end?");
+  if (!charge(1))
+    return refuse(e.place, fmt::format("stopped after {} steps", limits_.steps),
+                  "is there a loop that does not end, or one inside too many others?");
+  if (depth_ >= limits_.depth)
+    return refuse(e.place, "calls or expressions lie too deep in each other", "does a function call itself without end?");
   ++depth_;
   Value value = evaluate_kind(e);
   --depth_;
@@ -147,7 +150,8 @@ Value Evaluator::compare(const Expr& e) {
     if (sign == "==" || sign == "!=") {
       yes = equal(a, b, looks) == (sign == "==");
     } else if (sign == "is" || sign == "is not") {
-      if (!b.is_none() && b.get<bool>() == nullptr) return refuse(e.parts[i + 1]->place, "\"is\" asks for None, True or False", "== compares values");
+      if (!b.is_none() && b.get<bool>() == nullptr)
+        return refuse(e.parts[i + 1]->place, "\"is\" asks for None, True or False", "== compares values");
       const bool same = b.is_none() ? a.is_none() : a.get<bool>() != nullptr && *a.get<bool>() == *b.get<bool>();
       yes = same == (sign == "is");
     } else if (sign == "in" || sign == "not in") {
@@ -196,7 +200,8 @@ Value Evaluator::index(const Expr& e) {
   const auto at = position(e, i, list != nullptr ? (*list)->size() : text->size());
   if (!at) return {};
   if (list != nullptr) return (**list)[*at];
-  if ((static_cast<unsigned char>((*text)[*at]) & 0x80U) != 0) return refuse(e.place, "letters of a text can be taken one by one where all are ASCII");
+  if ((static_cast<unsigned char>((*text)[*at]) & 0x80U) != 0)
+    return refuse(e.place, "letters of a text can be taken one by one where all are ASCII");
   return std::string(1, (*text)[*at]);
 }
 

@@ -46,23 +46,24 @@ const Value* Evaluator::find(const std::string& name) const {
   return it == globals_->names.end() ? nullptr : &it->second;
 }
 
-Expected<void> Evaluator::run(const Source& source, bool inner) {
-  files_.push_back(std::make_unique<File>(File{source, inner, {}}));
-  auto parsed = parse(files_.back()->source, static_cast<int>(files_.size()) - 1);
+Expected<std::shared_ptr<const Program>> compile(Source source, int number, bool inner) {
+  auto parsed = parse(source, number);
   if (!parsed) return std::unexpected(parsed.error());
-  files_.back()->block = std::move(*parsed);
-  scope_ = inner ? globals_ : file_scope_;
-  run_block(files_.back()->block);
-  if (error_) return std::unexpected(*error_);
-  return {};
+  return std::make_shared<const Program>(Program{std::move(source), inner, std::move(*parsed)});
 }
 
-Expected<Value> Evaluator::call(const Value& function, std::vector<Value> arguments) {
-  const auto* f = function.get<std::shared_ptr<const Function>>();
-  if (f == nullptr) return fail(fmt::format("{} cannot be called", type_name(function)));
-  Value out = apply(**f, {std::move(arguments), {}}, now_);
+Expected<void> Evaluator::run(const Source& source) {
+  const auto program = compile(source, static_cast<int>(files_.size()));
+  if (!program) return std::unexpected(program.error());
+  return run(*program);
+}
+
+Expected<void> Evaluator::run(const std::shared_ptr<const Program>& program) {
+  files_.push_back(program);
+  scope_ = program->inner ? globals_ : file_scope_;
+  run_block(program->block);
   if (error_) return std::unexpected(*error_);
-  return out;
+  return {};
 }
 
 bool Evaluator::charge(std::int64_t steps) {
@@ -104,7 +105,8 @@ Evaluator::Flow Evaluator::run_block(const Block& block) {
 Evaluator::Flow Evaluator::run_statement(const Statement& s) {
   now_ = s.place;
   if (!charge(1)) {
-    refuse(s.place, fmt::format("stopped after {} steps", limits_.steps), "is there a loop that does not end, or one inside too many others?");
+    refuse(s.place, fmt::format("stopped after {} steps", limits_.steps),
+           "is there a loop that does not end, or one inside too many others?");
     return Flow::on;
   }
   switch (s.kind) {
@@ -282,8 +284,8 @@ bool Evaluator::bind(const Function& f, Call& call, Scope& scope, Place place) {
   for (auto& [word, value] : call.named) {
     if (std::ranges::find(params, word) == params.end()) {
       const std::string near = closest(word, params);
-      refuse(place,
-             fmt::format("{} has no argument {}{}", f.name, show(word), near.empty() ? "" : fmt::format("; did you mean {}?", near)), all);
+      refuse(place, fmt::format("{} has no argument {}{}", f.name, show(word), near.empty() ? "" : fmt::format("; did you mean {}?", near)),
+             all);
       return false;
     }
     if (!scope.names.emplace(word, std::move(value)).second) {
@@ -326,7 +328,8 @@ Value Evaluator::method(const Expr& call) {
   if ((*list)->empty()) return refuse(m.place, "the list is empty: nothing is left to pop");
   const auto i = position(m, values.empty() ? Value(std::int64_t{-1}) : values[0], (*list)->size());
   if (!i) return {};
-  if (!charge(static_cast<std::int64_t>((*list)->size() - *i) / 16)) return refuse(m.place, fmt::format("stopped after {} steps", limits_.steps));
+  if (!charge(static_cast<std::int64_t>((*list)->size() - *i) / 16))
+    return refuse(m.place, fmt::format("stopped after {} steps", limits_.steps));
   Value out = std::move((**list)[*i]);
   (*list)->erase((*list)->begin() + static_cast<std::ptrdiff_t>(*i));
   return out;

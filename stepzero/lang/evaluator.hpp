@@ -17,7 +17,7 @@ class Evaluator;
 
 // A call of one of the host's words.
 struct Call {
-  std::vector<Value> values;                          // without names
+  std::vector<Value> values;  // without names
   std::vector<std::pair<std::string, Value>> named;
 };
 using Word = std::function<Expected<Value>(Call& call)>;
@@ -39,6 +39,14 @@ struct Scope {
   const Definition* definition = nullptr;  // whose call it is; null: a file or a comprehension
 };
 
+// A file, parsed once to be run as often as one likes. `number` is its place among those an evaluator runs, from 0.
+struct Program {
+  Source source;
+  bool inner = false;
+  Block block;
+};
+Expected<std::shared_ptr<const Program>> compile(Source source, int number, bool inner = false);
+
 struct Limits {
   std::int64_t steps = 5'000'000;  // expressions and elements of lists: well below a second
   int depth = 600;                 // of expressions and calls in each other
@@ -57,18 +65,13 @@ class Evaluator {
   void set_in_file(const std::string& name, Value value) { file_scope_->names[name] = std::move(value); }
   [[nodiscard]] const Value* find(const std::string& name) const;
 
-  // Parses and runs a file. One that is `inner` adds words; its errors are told at the place that called them. Any other has names of
+  // Runs a file. One that is `inner` adds words; its errors are told at the place that called them. Any other has names of
   // its own, which the words do not see, and does not see those of theirs that begin with an underscore.
-  Expected<void> run(const Source& source, bool inner = false);
-
-  // Calls a function of a file, for a word that needs one.
-  Expected<Value> call(const Value& function, std::vector<Value> arguments);
+  Expected<void> run(const std::shared_ptr<const Program>& program);
+  Expected<void> run(const Source& source);
 
   // Charges for work that a word does; false: the limit is reached.
   bool charge(std::int64_t steps);
-
-  // Where the file that is run stands.
-  [[nodiscard]] Place place() const;
 
  private:
   enum class Flow : std::uint8_t { on, stop, next, back };
@@ -103,6 +106,7 @@ class Evaluator {
   Value repeat(const Value& what, const Value& times, Place place);
   Value percent(const std::string& pattern, const Value& values, Place place);
 
+  [[nodiscard]] Place place() const;
   Value keep(std::vector<Value> values);
   Value refuse(Place place, const std::string& message, std::string hint = {});
   void refuse(Place place, Error error);
@@ -112,12 +116,7 @@ class Evaluator {
   Limits limits_;
   std::int64_t steps_ = 0;
   int depth_ = 0;
-  struct File {
-    Source source;
-    bool inner = false;
-    Block block;
-  };
-  std::vector<std::unique_ptr<File>> files_;
+  std::vector<std::shared_ptr<const Program>> files_;
   std::vector<Place> calls_;  // that are under way
   std::shared_ptr<Scope> globals_, file_scope_, scope_;
   Value back_;

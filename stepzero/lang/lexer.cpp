@@ -18,9 +18,9 @@ bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // longest first
-constexpr auto signs = std::to_array<std::string_view>({"//=", "**=", "**", "//", "==", "!=", "<=", ">=", "+=", "-=", "*=", "/=", "%=",
-                                                        "+",   "-",   "*",  "/",  "%",  "(",  ")",  "[",  "]",  ",",  ":",  "=",  "<",
-                                                        ">",   ".",   "{",  "}"});
+constexpr auto signs =
+    std::to_array<std::string_view>({"//=", "**=", "**", "//", "==", "!=", "<=", ">=", "+=", "-=", "*=", "/=", "%=", "+", "-",
+                                     "*",   "/",   "%",  "(",  ")",  "[",  "]",  ",",  ":",  "=",  "<",  ">",  ".",  "{", "}"});
 
 class Lexer {
  public:
@@ -167,7 +167,8 @@ class Lexer {
       if (peek() == '\\') {
         const std::string_view known = "n\\\"'t", means = "\n\\\"'\t";
         const std::size_t i = known.find(peek(1));
-        if (i == std::string_view::npos || peek(1) == '\0') return refuse(here(), "of escapes only \\n, \\t, \\\\, \\\" and \\' are known", "");
+        if (i == std::string_view::npos || peek(1) == '\0')
+          return refuse(here(), "of escapes only \\n, \\t, \\\\, \\\" and \\' are known", "");
         t.text += means[i];
         at_ += 2;
       } else {

@@ -108,7 +108,8 @@ Value Evaluator::power(const Value& a, const Value& b, Place place) {
     return out;
   }
   const double x = a.number(), y = b.number(), out = std::pow(x, y);
-  if ((x == 0 && y < 0) || (std::isnan(out) && !std::isnan(x) && !std::isnan(y)) || (std::isinf(out) && std::isfinite(x) && std::isfinite(y))) {
+  if ((x == 0 && y < 0) || (std::isnan(out) && !std::isnan(x) && !std::isnan(y)) ||
+      (std::isinf(out) && std::isfinite(x) && std::isfinite(y))) {
     return refuse(place, fmt::format("{} ** {} is no number", to_text(a), to_text(b)));
   }
   return out;
@@ -132,10 +133,12 @@ Value Evaluator::percent(const std::string& pattern, const Value& values, Place 
     }
     if (kind != 'd' && kind != 's') return refuse(place, "of formats only %d, %s and %% are known", "f\"{x}\" writes anything");
     if (used == all.size()) return refuse(place, fmt::format("the text wants more than the {} values given", all.size()));
-    if (kind == 'd' && !all[used].is_whole()) return refuse(place, fmt::format("%d wants a whole number, and gets {}", type_name(all[used])));
+    if (kind == 'd' && !all[used].is_whole())
+      return refuse(place, fmt::format("%d wants a whole number, and gets {}", type_name(all[used])));
     out += kind == 'd' ? fmt::format("{}", all[used].whole()) : to_text(all[used]);
     ++used;
-    if (out.size() > most_text || !charge(static_cast<std::int64_t>(out.size() / 16))) return refuse(place, "this text has become too long");
+    if (out.size() > most_text || !charge(static_cast<std::int64_t>(out.size() / 16)))
+      return refuse(place, "this text has become too long");
   }
   if (used != all.size()) return refuse(place, fmt::format("{} values are given, the text takes {}", all.size(), used));
   return out;

@@ -103,7 +103,8 @@ class Parser : public ExpressionParser {
       s.place = sign.place;
       first = tuple_or_one();
       if (sees("=")) refuse("one assignment a line", "y = 1, then x = y");
-    } else if (sign.kind == TokenKind::sign && sign.text.size() > 1 && sign.text.back() == '=' && std::string_view("+-*/%").contains(sign.text[0])) {
+    } else if (sign.kind == TokenKind::sign && sign.text.size() > 1 && sign.text.back() == '=' &&
+               std::string_view("+-*/%").contains(sign.text[0])) {
       ++at_;
       s.kind = S::change;
       s.place = sign.place;

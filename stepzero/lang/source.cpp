@@ -29,10 +29,10 @@ Error error_at(const Source& source, Place place, const std::string& message, st
   line = line.substr(0, most);
   const std::string number = fmt::format("{}", place.line);
   const std::string before = show(line.substr(0, column));  // what cannot be printed takes more room
-  return {fmt::format("{}:{}:{}: {}\n  {} | {}{}\n  {} | {}^", show(source.name), place.line, place.column, message, number, before,
-                      column < line.size() ? show(line.substr(column)) : "", std::string(number.size(), ' '),
-                      std::string(before.size(), ' ')),
-          std::move(hint)};
+  return {
+      fmt::format("{}:{}:{}: {}\n  {} | {}{}\n  {} | {}^", show(source.name), place.line, place.column, message, number, before,
+                  column < line.size() ? show(line.substr(column)) : "", std::string(number.size(), ' '), std::string(before.size(), ' ')),
+      std::move(hint)};
 }
 
 }  // namespace stepzero::lang

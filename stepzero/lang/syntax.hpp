@@ -19,7 +19,7 @@ using Block = std::vector<Statement>;
 struct Definition {
   std::string name;  // "lambda" of one
   std::vector<std::string> params;
-  std::vector<ExprPtr> defaults;  // of the last params
+  std::vector<ExprPtr> defaults;    // of the last params
   std::vector<std::string> locals;  // names that its body assigns, as Python decides them; params too
   Block body;
   ExprPtr result;  // of a lambda
@@ -29,7 +29,7 @@ struct Definition {
 struct Expr {
   enum class Kind : std::uint8_t {
     none,
-    truth,   // True, False: whole
+    truth,  // True, False: whole
     whole,
     real,
     text,

@@ -22,11 +22,17 @@ struct Thing {
   double factor = 1;
 };
 
+// What a value can hold: no conversion of something else.
+template <class T>
+concept Held = std::is_same_v<T, None> || std::is_same_v<T, bool> || std::is_same_v<T, std::int64_t> || std::is_same_v<T, double> ||
+    std::is_same_v<T, std::string> || std::is_same_v<T, List> || std::is_same_v<T, std::shared_ptr<const Function>> ||
+    std::is_same_v<T, Thing>;
+
 struct Value {
   std::variant<None, bool, std::int64_t, double, std::string, List, std::shared_ptr<const Function>, Thing> v;
 
   Value() = default;
-  template <class T>
+  template <Held T>
   Value(T x) : v(std::move(x)) {}
 
   template <class T>
@@ -42,9 +48,9 @@ struct Value {
 
 inline Value make_list(std::vector<Value> values) { return List(std::make_shared<std::vector<Value>>(std::move(values))); }
 
-const char* type_name(const Value& value);          // "a whole number"
-std::string to_text(const Value& value);            // as str() writes it
-std::string to_literal(const Value& value);         // as it would be written in a file
+const char* type_name(const Value& value);   // "a whole number"
+std::string to_text(const Value& value);     // as str() writes it
+std::string to_literal(const Value& value);  // as it would be written in a file
 // Counts what it looks at; false as well when the count has reached 0.
 bool equal(const Value& a, const Value& b, std::int64_t& looks, int depth = 0);
 

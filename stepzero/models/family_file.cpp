@@ -23,9 +23,12 @@ struct Size {
 template <auto member>
 Value of(const A& a) {
   using T = std::remove_cvref_t<decltype(a.*member)>;
-  if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, double> || std::is_same_v<T, Index>) return a.*member;
-  else if constexpr (std::is_same_v<T, std::string>) return a.*member;
-  else return std::string(to_string(a.*member));
+  if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, double> || std::is_same_v<T, Index>)
+    return a.*member;
+  else if constexpr (std::is_same_v<T, std::string>)
+    return a.*member;
+  else
+    return std::string(to_string(a.*member));
 }
 
 // ["none"] and the like: what rope(...) in the words takes.
@@ -134,8 +137,10 @@ std::size_t end_of_call(std::string_view text, std::size_t start) {
   for (std::size_t i = start; i < text.size(); ++i) {
     const char c = text[i];
     if (quote != '\0') {
-      if (c == '\\') ++i;
-      else if (c == quote) quote = '\0';
+      if (c == '\\')
+        ++i;
+      else if (c == quote)
+        quote = '\0';
     } else if (c == '"' || c == '\'') {
       quote = c;
     } else if (c == '(' || c == '[') {

@@ -10,7 +10,11 @@ namespace {
 bool is_norm(const AnyOp& op) { return std::holds_alternative<LayerNorm>(op) || std::holds_alternative<RmsNorm>(op); }
 
 bool is_function(const AnyOp& any) {
-  return std::visit([]<class T>(const T&) { return requires { typename T::phi; }; }, any);
+  return std::visit(
+      []<class T>(const T&) {
+        return requires { typename T::phi; };
+      },
+      any);
 }
 
 void read_op(Architecture& a, const TokenEmbedding& op) {

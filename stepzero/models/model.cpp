@@ -152,7 +152,8 @@ Form form_of(const Found& found) {
   const std::string_view text = found.text;
   const std::size_t first = std::min(text.find_first_not_of(" \t\r\n"), text.size());
   const std::string_view head = text.substr(first, 4096);
-  if (found.path == input_name && !head.empty() && (std::isalpha(static_cast<unsigned char>(head[0])) != 0 || head[0] == '#')) return Form::text;
+  if (found.path == input_name && !head.empty() && (std::isalpha(static_cast<unsigned char>(head[0])) != 0 || head[0] == '#'))
+    return Form::text;
   const auto says = [&](const char* schema) { return head.starts_with('{') && head.contains(fmt::format("\"{}\"", schema)); };
   return says(graph_schema) ? Form::graph : says(carried_schema) ? Form::carried : Form::config;
 }

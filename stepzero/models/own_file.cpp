@@ -24,16 +24,20 @@ using lang::Value;
 Expected<Built> run(const std::string& text, const std::string& file, const SizeValues& settings, bool only_declared) {
   lang::Evaluator evaluator;
   Words words(evaluator, settings, only_declared);
-  if (auto done = evaluator.run({"the words", std::string(words_text())}, true); !done) return std::unexpected(done.error());
+  static const auto program = lang::compile({"the words", std::string(words_text())}, 0, true);
+  if (!program) return std::unexpected(program.error());
+  if (auto done = evaluator.run(*program); !done) return std::unexpected(done.error());
   auto done = evaluator.run({file, text});
   if (!words.declared() && (done || only_declared)) {
     if (!done) return std::unexpected(done.error());
-    return fail(fmt::format("{}: no arch(...) says what the model is called", show(file)), "arch(\"my-model\", width=768, layers=12) comes first");
+    return fail(fmt::format("{}: no arch(...) says what the model is called", show(file)),
+                "arch(\"my-model\", width=768, layers=12) comes first");
   }
   if (only_declared) return words.declared() ? Expected<Built>(words.take()) : std::unexpected(done.error());
   if (!done) return std::unexpected(done.error());
   Built built = words.take();
-  if (auto whole = check_whole(built.graph); !whole) return fail(fmt::format("{}: {}", show(file), whole.error().message), whole.error().hint);
+  if (auto whole = check_whole(built.graph); !whole)
+    return fail(fmt::format("{}: {}", show(file), whole.error().message), whole.error().hint);
   return built;
 }
 
@@ -50,7 +54,8 @@ Expected<Value> read_value(std::string_view text, const Value& like) {
   double real = 0;
   const auto read = std::from_chars(text.data(), last, real);
   const bool is_real = read.ec == std::errc() && read.ptr == last && !text.empty() && std::isfinite(real);
-  if (like.get<std::int64_t>() != nullptr) return is_whole ? Expected<Value>(Value(whole)) : fail(fmt::format("\"{}\" is no whole number", show(text)));
+  if (like.get<std::int64_t>() != nullptr)
+    return is_whole ? Expected<Value>(Value(whole)) : fail(fmt::format("\"{}\" is no whole number", show(text)));
   if (like.get<double>() != nullptr) return is_real ? Expected<Value>(Value(real)) : fail(fmt::format("\"{}\" is no number", show(text)));
   if (like.get<std::string>() != nullptr) return Value(std::string(text));
   if (const auto* list = like.get<List>()) {
@@ -81,7 +86,9 @@ Index most_positions(const SizeValues& sizes) {
 
 }  // namespace
 
-Expected<Built> build_text(const std::string& text, const std::string& file, const SizeValues& settings) { return run(text, file, settings, false); }
+Expected<Built> build_text(const std::string& text, const std::string& file, const SizeValues& settings) {
+  return run(text, file, settings, false);
+}
 
 Expected<Architecture> load_text(std::string text, const std::string& file) {
   auto declared = run(text, file, {}, true);
@@ -101,7 +108,9 @@ Expected<Architecture> load_graph(std::string text, const std::string& file) {
   if (!graph) return std::unexpected(graph.error());
   Architecture a;
   a.family = "file";
-  const auto text_of = [&](const char* key) { return document->contains(key) && (*document)[key].is_string() ? (*document)[key].get<std::string>() : ""; };
+  const auto text_of = [&](const char* key) {
+    return document->contains(key) && (*document)[key].is_string() ? (*document)[key].get<std::string>() : "";
+  };
   a.name = text_of("name").empty() ? "graph" : text_of("name");
   SizeValues sizes;
   for (const char* key : {"positions", "init_std"}) {
@@ -114,15 +123,18 @@ Expected<Architecture> load_graph(std::string text, const std::string& file) {
 
 Expected<void> set_own_size(Architecture& a, std::string_view assignment) {
   const std::size_t equals = assignment.find('=');
-  if (equals == std::string_view::npos) return fail(fmt::format("--set {}: expected key=value", show(assignment)), "for example --set layers=24");
+  if (equals == std::string_view::npos)
+    return fail(fmt::format("--set {}: expected key=value", show(assignment)), "for example --set layers=24");
   const std::string key(assignment.substr(0, equals));
-  if (a.own->is_graph) return fail(fmt::format("--set {}: a canonical graph has no sizes to set", show(key)), "the file it was made from has");
+  if (a.own->is_graph)
+    return fail(fmt::format("--set {}: a canonical graph has no sizes to set", show(key)), "the file it was made from has");
   std::vector<std::string> known;
   for (const auto& [name, value] : a.own->sizes) known.push_back(name);
   const auto it = std::ranges::find(known, key);
   if (it == known.end()) {
     const std::string near = closest(key, known);
-    return fail(fmt::format("--set {}: {} declares no such size{}", show(key), show(a.own->file), near.empty() ? "" : fmt::format("; did you mean {}?", near)),
+    return fail(fmt::format("--set {}: {} declares no such size{}", show(key), show(a.own->file),
+                            near.empty() ? "" : fmt::format("; did you mean {}?", near)),
                 fmt::format("arch(...) declares {}", fmt::join(known, ", ")));
   }
   const Value& like = a.own->sizes[static_cast<std::size_t>(it - known.begin())].second;

@@ -66,7 +66,8 @@ Words::Words(lang::Evaluator& evaluator, const SizeValues& settings, bool only_d
     const auto *all = text(call, 0), *from = text(call, 1), *to = text(call, 2);
     if (all == nullptr || from == nullptr || to == nullptr || from->empty()) return fail("a text is expected here");
     std::string out = *all;
-    for (std::size_t at = out.find(*from); at != std::string::npos; at = out.find(*from, at + to->size())) out.replace(at, from->size(), *to);
+    for (std::size_t at = out.find(*from); at != std::string::npos; at = out.find(*from, at + to->size()))
+      out.replace(at, from->size(), *to);
     return Value(out);
   });
 }
@@ -75,7 +76,8 @@ Words::Words(lang::Evaluator& evaluator, const SizeValues& settings, bool only_d
 Expected<Value> Words::arch(Call& call) {
   if (declared_) return fail("arch is called once");
   const auto* name = text(call, 0);
-  if (name == nullptr || call.values.size() != 1) return fail("arch begins with the model's name", "arch(\"my-model\", width=768, layers=12)");
+  if (name == nullptr || call.values.size() != 1)
+    return fail("arch begins with the model's name", "arch(\"my-model\", width=768, layers=12)");
   declared_ = true;
   built_.name = *name;
   for (auto& [size, value] : call.named) {
@@ -96,13 +98,14 @@ Expected<Value> Words::tensor(const Call& call) {
   const auto* name = text(call, 0);
   if (name == nullptr || call.values.size() != 9) return fail("a tensor has a name", "name=\"h.0.mlp.up\"");
   const auto& v = call.values;
-  const Json object = {{"name", *name},           {"shape", json_of(v[1])},   {"role", json_of(v[2])},     {"layer", -1},
-                       {"fan_in", json_of(v[3])}, {"fan_out", json_of(v[4])}, {"neutral", json_of(v[5])},  {"zero_row", json_of(v[6])},
+  const Json object = {{"name", *name},           {"shape", json_of(v[1])},   {"role", json_of(v[2])},    {"layer", -1},
+                       {"fan_in", json_of(v[3])}, {"fan_out", json_of(v[4])}, {"neutral", json_of(v[5])}, {"zero_row", json_of(v[6])},
                        {"in_out", json_of(v[7])}, {"law", json_of(v[8])},     {"parts", Json::array()}};
   auto param = read_param(object);
   if (!param) return std::unexpected(param.error());
   const int id = static_cast<int>(built_.graph.params.size());
-  if (!tensors_.emplace(*name, id).second) return fail(fmt::format("two tensors are called \"{}\"", show(*name)), "every tensor has a name of its own");
+  if (!tensors_.emplace(*name, id).second)
+    return fail(fmt::format("two tensors are called \"{}\"", show(*name)), "every tensor has a name of its own");
   if (auto done = add_checked(built_.graph, std::move(*param)); !done) return std::unexpected(done.error());
   return Value(Thing{Thing::Kind::tensor, id, 1});
 }
@@ -110,14 +113,14 @@ Expected<Value> Words::tensor(const Call& call) {
 void Words::define_tensors() {
   using K = Thing::Kind;
   evaluator_.define("_tensor", [this](Call& call) { return tensor(call); });
-  evaluator_.define("_has", [this](Call& call) -> Expected<Value> {
-    return Value(text(call, 0) != nullptr && tensors_.contains(*text(call, 0)));
-  });
+  evaluator_.define("_has",
+                    [this](Call& call) -> Expected<Value> { return Value(text(call, 0) != nullptr && tensors_.contains(*text(call, 0))); });
   evaluator_.define("_find", [this](Call& call) -> Expected<Value> {
     const auto* name = text(call, 0);
     const auto it = name != nullptr ? tensors_.find(*name) : tensors_.end();
     if (it != tensors_.end()) return Value(Thing{K::tensor, it->second, 1});
-    return fail(fmt::format("no tensor is called \"{}\"", name != nullptr ? show(*name) : ""), "tied= names it whole: \"transformer.wte.weight\"");
+    return fail(fmt::format("no tensor is called \"{}\"", name != nullptr ? show(*name) : ""),
+                "tied= names it whole: \"transformer.wte.weight\"");
   });
   const auto of_shape = [this](const char* name, Index (Param::*size)() const) {
     evaluator_.define(name, [this, size](Call& call) -> Expected<Value> {
@@ -147,11 +150,16 @@ void Words::define_tensors() {
     if (!use) return std::unexpected(use.error());
     Param one = built_.graph.params[static_cast<std::size_t>(use->param)];
     const Json role = json_of(call.values[1]);
-    const Json object = {{"name", one.name},  {"shape", one.shape}, {"role", role},  {"layer", -1},      {"fan_in", 1}, {"fan_out", json_of(call.values[2])},
-                         {"neutral", 1.0}, {"zero_row", -1},     {"in_out", false}, {"parts", Json::array()}, {"law", nullptr}};
+    const Json object = {{"name", one.name}, {"shape", one.shape},
+                         {"role", role},     {"layer", -1},
+                         {"fan_in", 1},      {"fan_out", json_of(call.values[2])},
+                         {"neutral", 1.0},   {"zero_row", -1},
+                         {"in_out", false},  {"parts", Json::array()},
+                         {"law", nullptr}};
     const auto part = read_param(object);
     if (!part) return std::unexpected(part.error());
-    built_.graph.params[static_cast<std::size_t>(use->param)].parts.push_back({part->role, use->row0, use->col0, use->rows, use->cols, part->fan_out});
+    built_.graph.params[static_cast<std::size_t>(use->param)].parts.push_back(
+        {part->role, use->row0, use->col0, use->rows, use->cols, part->fan_out});
     return Value();
   });
 }
@@ -179,7 +187,8 @@ Expected<Value> Words::node(const Call& call) {
   }
   auto op = make_op(*kind, fields);
   if (!op) return std::unexpected(op.error());
-  if (auto done = add_checked(built_.graph, "", std::move(*op), std::move(inputs), std::move(uses)); !done) return std::unexpected(done.error());
+  if (auto done = add_checked(built_.graph, "", std::move(*op), std::move(inputs), std::move(uses)); !done)
+    return std::unexpected(done.error());
   return Value(Thing{Thing::Kind::wire, static_cast<int>(built_.graph.nodes.size()) - 1, 1});
 }
 

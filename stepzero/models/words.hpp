@@ -35,7 +35,7 @@ class Words {
   bool declared_ = false;
   Built built_;
   std::unordered_map<std::string, int> tensors_;
-  std::unordered_set<std::string> names_;          // of nodes
+  std::unordered_set<std::string> names_;         // of nodes
   std::unordered_map<std::string, int> numbers_;  // that the last node of a name got, where it was taken
 };
 

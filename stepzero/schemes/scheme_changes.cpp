@@ -56,7 +56,8 @@ Expected<void> adapt(Architecture& a, const Scheme& scheme, Profiler profiler) {
   }
   if (a.own) {
     return fail(fmt::format("scheme {} changes the forward pass, and {} is a file of its own", scheme.name, show(a.name)),
-                "write the change into the file; schemes that draw tensors and change nothing else fit: hf, gpt2, megatron, xavier-normal, he, ...");
+                "write the change into the file; schemes that draw tensors and change nothing else fit: hf, gpt2, megatron, xavier-normal, "
+                "he, ...");
   }
   const Architecture before = a;
   scheme.adapt(a);

@@ -35,7 +35,8 @@ TEST(Language, ComputesWhatPythonComputes) {
       {"1e-05, 1e16, 123456.0, 0.1 + 0.2, 1e100, -0.0", "[1e-05, 1e+16, 123456.0, 0.30000000000000004, 1e+100, -0.0]"},
       {"3 in [1, 2, 3], 'b' in 'abc', 4 not in [1], None is None, 1 is not None", "[True, True, True, True, True]"},
       {"'ab' * 2, [0] * 3, [1] + [2], 'a' 'b', 'xyz'[1], [1, 2, 3][-1]", "[\"abab\", [0, 0, 0], [1, 2], \"ab\", \"y\", 3]"},
-      {"max(1, 2.5, 2), min([3, 1, 2]), int(2.9), int(-2.9), float(3), len('abc'), floor(-0.5), ceil(0.5)", "[2.5, 1, 2, -2, 3.0, 3, -1, 1]"},
+      {"max(1, 2.5, 2), min([3, 1, 2]), int(2.9), int(-2.9), float(3), len('abc'), floor(-0.5), ceil(0.5)",
+       "[2.5, 1, 2, -2, 3.0, 3, -1, 1]"},
       {"range(5, 0, -2), range(3, 3), list([1])", "[[5, 3, 1], [], [1]]"},
       {"sqrt(2.0), exp(1.0), log(10.0), cos(pi)", "[1.4142135623730951, 2.718281828459045, 2.302585092994046, -1.0]"},
       {"[1, 2] == [1, 2.0], 'a' < 'b', [1] == 1", "[True, True, False]"},
@@ -116,11 +117,30 @@ TEST(Language, EndsWhateverIsWritten) {
       {"x = []\nfor i in range(10 ** 6):\n    x = [x]", "stopped after"},
       {"x = " + std::string(5000, '(') + "1" + std::string(5000, ')'), "lie too deep"},
       {"x = " + std::string(5000, '-') + "1", "lie too deep"},
-      {"x = 1" + [] { std::string s; for (int i = 0; i < 5000; ++i) s += " + 1"; return s; }(), "this expression is too long"},
-      {"x = y" + [] { std::string s; for (int i = 0; i < 5000; ++i) s += "[0]"; return s; }(), "this expression is too long"},
-      {[] { std::string s; for (int i = 0; i < 200; ++i) s += std::string(static_cast<std::size_t>(i), ' ') + "if 1:\n"; return s; }(), "too deep"},
-      {"x = [1, 1]\nfor i in range(60):\n    x = [x, x]\ny = [1, 1]\nfor i in range(60):\n    y = [y, y]\nz = x == y", "too large to compare"}};
-  for (const auto& [text, want] : cases) EXPECT_NE(run(text).find(want), std::string::npos) << text.substr(0, 80) << "\n" << run(text).substr(0, 200);
+      {"x = 1" +
+           [] {
+             std::string s;
+             for (int i = 0; i < 5000; ++i) s += " + 1";
+             return s;
+           }(),
+       "this expression is too long"},
+      {"x = y" +
+           [] {
+             std::string s;
+             for (int i = 0; i < 5000; ++i) s += "[0]";
+             return s;
+           }(),
+       "this expression is too long"},
+      {[] {
+         std::string s;
+         for (int i = 0; i < 200; ++i) s += std::string(static_cast<std::size_t>(i), ' ') + "if 1:\n";
+         return s;
+       }(),
+       "too deep"},
+      {"x = [1, 1]\nfor i in range(60):\n    x = [x, x]\ny = [1, 1]\nfor i in range(60):\n    y = [y, y]\nz = x == y",
+       "too large to compare"}};
+  for (const auto& [text, want] : cases)
+    EXPECT_NE(run(text).find(want), std::string::npos) << text.substr(0, 80) << "\n" << run(text).substr(0, 200);
 }
 
 // Lists and functions that hold themselves are let go of: the leak sanitizer sees it.

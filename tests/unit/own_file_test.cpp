@@ -115,7 +115,8 @@ TEST(OwnFile, SumsOfWhatSharesASourceAreRefused) {
       {"x = x * x\n", "stream.1 multiplies stream.0 and itself"},
       {block + "x = y + scalar(1.0, name=\"s\") * x\n", "adds blocks.0.sum and"},
       {"x = x + multiply(x, sigmoid(linear(x, width, name=\"g\")))\n", "which both hold what stream.0 makes"},
-      {"k = linear(x, width, name=\"k\", role=\"key\")\nx = x + linear(attention(k, k, x, heads), width, name=\"o\", role=\"attention_out\")\n",
+      {"k = linear(x, width, name=\"k\", role=\"key\")\nx = x + linear(attention(k, k, x, heads), width, name=\"o\", "
+       "role=\"attention_out\")\n",
        "attends with blocks.0.attn.k and itself"},
       {"x = x + rms_norm(x, name=\"m\")\n", "which both hold what stream.0 makes"}};
   for (const auto& [lines, want] : cases) {
@@ -129,7 +130,8 @@ TEST(OwnFile, SumsOfWhatSharesASourceAreRefused) {
 
 TEST(OwnFile, SumsOfFreshMatricesAreCovered) {
   for (const char* lines : {"x = x + linear(silu(x), width, name=\"a\")\nstream(x)\n",
-                            "v = linear(x, width, name=\"v\")\nw = linear(x, width, name=\"w\")\nx = x + linear(0.5 * v + 0.5 * w, width, name=\"o\")\nstream(x)\n",
+                            "v = linear(x, width, name=\"v\")\nw = linear(x, width, name=\"w\")\nx = x + linear(0.5 * v + 0.5 * w, width, "
+                            "name=\"o\")\nstream(x)\n",
                             "x = x + multiply(silu(linear(x, width, name=\"g\")), linear(x, width, name=\"u\"))\nstream(x)\n"}) {
     const auto graph = graph_of(small(lines));
     ASSERT_TRUE(graph) << graph.error().message;
@@ -140,17 +142,18 @@ TEST(OwnFile, SumsOfFreshMatricesAreCovered) {
 // ---- names and sizes
 
 TEST(OwnFile, NodesGetTheNamesOfTheReport) {
-  const auto graph = graph_of(small("h = rms_norm(x, name=\"a\")\nq, k, v = fused(h, [32, 16, 16], [\"query\", \"key\", \"value\"], name=\"qkv\")\n"
-                                    "m = attention(rotary(q, heads), rotary(k, 2), v, heads, kv_heads=2)\n"
-                                    "x = x + 0.5 * linear(m, width, name=\"o\", role=\"attention_out\")\n"
-                                    "x = x + swiglu(rms_norm(x, name=\"b\"), 48, gate=\"g\", up=\"u\", down=\"d\")\nstream(x)\n"));
+  const auto graph =
+      graph_of(small("h = rms_norm(x, name=\"a\")\nq, k, v = fused(h, [32, 16, 16], [\"query\", \"key\", \"value\"], name=\"qkv\")\n"
+                     "m = attention(rotary(q, heads), rotary(k, 2), v, heads, kv_heads=2)\n"
+                     "x = x + 0.5 * linear(m, width, name=\"o\", role=\"attention_out\")\n"
+                     "x = x + swiglu(rms_norm(x, name=\"b\"), 48, gate=\"g\", up=\"u\", down=\"d\")\nstream(x)\n"));
   ASSERT_TRUE(graph) << graph.error().message;
   std::vector<std::string> names;
   for (const Node& node : graph->nodes) names.push_back(node.name);
-  EXPECT_THAT(names, ::testing::ElementsAre("stream.0", "blocks.0.attn.norm", "blocks.0.attn.q", "blocks.0.attn.k", "blocks.0.attn.v", "blocks.0.attn.q_rot",
-                                            "blocks.0.attn.k_rot", "blocks.0.attn.mix", "blocks.0.attn.out", "blocks.0.mid", "blocks.0.ffn.norm",
-                                            "blocks.0.ffn.gate", "blocks.0.ffn.act", "blocks.0.ffn.up", "blocks.0.ffn.product", "blocks.0.ffn.out", "stream.1",
-                                            "final.norm", "logits", "loss"));
+  EXPECT_THAT(names, ::testing::ElementsAre("stream.0", "blocks.0.attn.norm", "blocks.0.attn.q", "blocks.0.attn.k", "blocks.0.attn.v",
+                                            "blocks.0.attn.q_rot", "blocks.0.attn.k_rot", "blocks.0.attn.mix", "blocks.0.attn.out",
+                                            "blocks.0.mid", "blocks.0.ffn.norm", "blocks.0.ffn.gate", "blocks.0.ffn.act", "blocks.0.ffn.up",
+                                            "blocks.0.ffn.product", "blocks.0.ffn.out", "stream.1", "final.norm", "logits", "loss"));
   EXPECT_EQ(std::get<Residual>(graph->nodes[9].op).branch_scale, 0.5);
   EXPECT_EQ(graph->params[1].layer, 0);
   EXPECT_EQ(graph->params.back().layer, -1);
@@ -168,7 +171,8 @@ TEST(OwnFile, NodesGetTheNamesOfTheReport) {
 
 TEST(OwnFile, SizesAreTheKeysOfSet) {
   const Scratch scratch;
-  const std::string file = scratch.put("m.py", "arch(\"m\", width=32, tied=True, rate=0.5, act=\"silu\", list=[1, 2])\nfail(f\"{width} {tied} {rate} {act} {list}\")\n");
+  const std::string file = scratch.put(
+      "m.py", "arch(\"m\", width=32, tied=True, rate=0.5, act=\"silu\", list=[1, 2])\nfail(f\"{width} {tied} {rate} {act} {list}\")\n");
   const auto message = [&](const std::vector<std::string>& set) { return find_architecture(file, set).error().message; };
   EXPECT_THAT(message({}), HasSubstr("32 True 0.5 silu [1, 2]"));
   EXPECT_THAT(message({"width=64", "tied=false", "rate=2", "act=relu", "list=3,4,5"}), HasSubstr("64 False 2.0 relu [3, 4, 5]"));
@@ -238,8 +242,10 @@ TEST(CanonicalGraph, IsReadAsItIsWritten) {
 
 TEST(CanonicalGraph, IsAModel) {
   const Scratch scratch;
-  const std::vector<std::string> llama = {"layers=2", "width=48", "heads=4", "kv_heads=2", "head_dim=12", "vocab=97", "ffn=64", "positions=32", "init_std=0.03"};
-  for (const auto& [name, set] : {std::pair{"llama-2-7b", llama}, {"gpt2", tiny}, {"t5-small", {"layers=2", "decoder_layers=1", "vocab=97", "ffn=64"}}}) {
+  const std::vector<std::string> llama = {"layers=2", "width=48", "heads=4",      "kv_heads=2",   "head_dim=12",
+                                          "vocab=97", "ffn=64",   "positions=32", "init_std=0.03"};
+  for (const auto& [name, set] :
+       {std::pair{"llama-2-7b", llama}, {"gpt2", tiny}, {"t5-small", {"layers=2", "decoder_layers=1", "vocab=97", "ffn=64"}}}) {
     const Model preset = load(name, set);
     const Model graph = load(scratch.put("graph.json", describe_as_graph(preset.architecture()).dump()));
     const MeasureRequest request{.input = {.length = 16}, .seeds = 1};
