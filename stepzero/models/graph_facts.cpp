@@ -45,9 +45,23 @@ void read_op(Architecture& a, const Experts& op) {
   a.router_kept_groups = r.kept_groups;
   a.router_group_best = r.group_best;
   a.gated = true;
+  if (a.ffn == 0) a.ffn = op.ffn;
+  if (a.activation == Activation::identity) {
+    a.activation = std::visit([&](const auto& f) { return parse_activation(f.kind).value_or(a.activation); }, op.act);
+  }
 }
 template <class T>
 void read_op(Architecture& /*a*/, const T& /*op*/) {}
+
+// Where norms stand, as far as the names of the first block tell.
+void read_placement(Architecture& a, const Node& node) {
+  const Place place = place_of(node.name);
+  if (place.layer > 0 && place.is_stream() && is_norm(node.op)) a.norm_placement = NormPlacement::post;
+  if (place.layer == 0 && place.part == "attn.norm") a.norm_placement = NormPlacement::pre;
+  if (place.layer == 0 && place.part == "attn.post_norm") {
+    a.norm_placement = a.norm_placement == NormPlacement::pre ? NormPlacement::sandwich : NormPlacement::branch;
+  }
+}
 
 // The first of a kind speaks for all.
 struct First {
@@ -103,6 +117,7 @@ void describe_graph(Architecture& a, const Graph& graph) {
   a.heads = a.kv_heads = a.head_dim = 1;
   a.ffn = 0;
   a.norm = NormKind::none;
+  a.norm_placement = NormPlacement::branch;  // until a norm stands before a branch
   a.activation = Activation::identity;
   a.causal = true;
   a.layers = a.decoder_layers = 0;
@@ -110,12 +125,12 @@ void describe_graph(Architecture& a, const Graph& graph) {
   for (const Node& node : graph.nodes) {
     std::visit([&](const auto& op) { read_op(a, op); }, node.op);
     read_first(a, seen, graph, node);
+    read_placement(a, node);
     const Place place = place_of(node.name);
     if (!place.is_stream()) continue;
     if (place.layer == 0) a.width = channels_of(node.op);
     Index& layers = place.stack == "decoder" ? a.decoder_layers : a.layers;
     layers = std::max(layers, place.layer);
-    if (place.layer > 0 && is_norm(node.op)) a.norm_placement = NormPlacement::post;
   }
   if (a.image > 0) a.causal = false;
   if (a.window > 0) {
