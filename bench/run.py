@@ -252,8 +252,67 @@ def gpt2_all(rounds):
         gpt2(batch, seq, rounds, steps)
 
 
+# A model, its batch, updates a run, models side by side, and how many times as fast as PyTorch it shall be.
+TRAININGS = {
+    "GPT-2 124M, 1 x 256": ([], 1, 256, 8, 1, 1.2),
+    "GPT-2 124M, 4 x 256": ([], 4, 256, 6, 1, 1.2),
+    "4 layers of width 128, 12 x 64": (["layers=4", "width=128", "heads=4", "vocab=65", "positions=64"], 12, 64, 100, 1, 4),
+    "64 such models side by side": (["layers=4", "width=128", "heads=4", "vocab=65", "positions=64"], 12, 64, 20, 64, 8),
+}
+
+
+def train(rounds):
+    """The same weights, tokens and AdamW: the losses must agree, then the time of an update is compared."""
+    print(f"-- train: AdamW, no statistics, {THREADS} threads, median of {rounds} rounds, in turn with PyTorch\n", flush=True)
+    for title, (fields, batch, seq, steps, models, bound) in TRAININGS.items():
+        with tempfile.TemporaryDirectory() as scratch:
+            path, ids = pathlib.Path(scratch) / "model", pathlib.Path(scratch) / "ids.txt"
+            model = ["gpt2"] + [word for field in fields for word in ("--set", field)]
+            subprocess.run([BUILD / "stepzero", "init", *model, "-o", path, "--quiet"], check=True, stdout=subprocess.DEVNULL)
+            vocab = json.loads((path / "config.json").read_text()).get("vocab_size", 50257)
+            state = 12345
+            with open(ids, "w") as file:
+                for _ in range(batch):
+                    line = []
+                    for _ in range(seq + 1):
+                        state = (state * 1103515245 + 12345) % 2**31
+                        line.append(str((state >> 8) % vocab))
+                    file.write(" ".join(line) + "\n")
+            mine, theirs, memory, their_memory = [], [], [], []
+            for _ in range(rounds):
+                other = last_json(["/usr/bin/python3", ROOT / "bench" / "torch_train.py", path, ids, "--steps", steps, "--threads", THREADS, "--models", models])
+                if models == 1:
+                    seconds, megabytes, runs = train_ours(path, ids, steps, models)
+                    losses = [s["loss"] for s in runs[0]["steps"]]
+                    worst = max(abs(a - b) for a, b in zip(losses, other["losses"]))
+                    assert worst < 1e-3, f"the losses are {worst} apart"
+                    mine.append(batch * seq / runs[0]["tokens_per_second"])
+                else:
+                    # two processes of one thread each are faster for PyTorch than one of two
+                    pair = [subprocess.Popen(["/usr/bin/python3", ROOT / "bench" / "torch_train.py", path, ids, "--steps", str(steps), "--threads", "1",
+                                              "--models", str(models // 2)], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+                    halves = [json.loads(p.communicate()[0].strip().splitlines()[-1]) for p in pair]
+                    other["median_s"] = min(other["median_s"], max(h["median_s"] for h in halves) / 2)
+                    long, megabytes, _ = train_ours(path, ids, steps, models)
+                    short, _, _ = train_ours(path, ids, 1, models)
+                    mine.append((long - short) / (steps - 1) / models)
+                theirs.append(other["median_s"])
+                memory.append(megabytes)
+                their_memory.append(other["peak_rss_mb"])
+            ratio = statistics.median(theirs) / statistics.median(mine)
+            print(f"{title}: an update {1000 * statistics.median(mine):.1f} ms, ratio to PyTorch {at_least(ratio, bound)}; "
+                  f"memory {verdict(statistics.median(memory) / statistics.median(their_memory), 1.0)}", flush=True)
+    print(flush=True)
+
+
+def train_ours(path, ids, steps, models):
+    seconds, megabytes, out = command("train", path, "--weights", path / "model.safetensors", "--tokens", ids, "--steps", steps, "--rate", 1e-3,
+                                      "--seeds", models, "--threads", THREADS)
+    return seconds, megabytes, out["runs"]
+
+
 def main():
-    parts = {"init": (init, 7), "predict": (predict, 5), "audit": (audit, 3), "stream": (stream, 1), "cost": (cost, 3), "gpt2": (gpt2_all, 3)}
+    parts = {"train": (train, 3), "init": (init, 7), "predict": (predict, 5), "audit": (audit, 3), "stream": (stream, 1), "cost": (cost, 3), "gpt2": (gpt2_all, 3)}
     if sys.argv[1:2] and sys.argv[1] in parts:
         part, rounds = parts[sys.argv[1]]
         return part(int(sys.argv[2]) if len(sys.argv) > 2 else rounds)

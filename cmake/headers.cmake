@@ -10,6 +10,8 @@ set(STEPZERO_PUBLIC_HEADERS
   stepzero/io/tokens.hpp
   stepzero/models/architecture.hpp
   stepzero/models/make_input.hpp
+  stepzero/optim/options.hpp
+  stepzero/optim/schedule.hpp
   stepzero/report/json.hpp
   stepzero/signal/comparison.hpp
   stepzero/signal/finding.hpp

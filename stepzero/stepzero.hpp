@@ -17,6 +17,8 @@
 #include "stepzero/core/error.hpp"
 #include "stepzero/models/architecture.hpp"
 #include "stepzero/models/make_input.hpp"
+#include "stepzero/optim/options.hpp"
+#include "stepzero/optim/schedule.hpp"
 #include "stepzero/report/json.hpp"
 #include "stepzero/signal/comparison.hpp"
 #include "stepzero/signal/finding.hpp"
@@ -27,6 +29,7 @@ namespace stepzero {
 
 struct Audit;
 struct Scheme;
+struct Trained;
 
 const char* version();
 
@@ -43,6 +46,7 @@ struct ModelRequest {
   std::vector<std::string> set = {};  // "layers=4": overrides a field of the architecture
   std::string scheme = "hf";          // how weights are drawn
   std::string like = {};              // read the config.json as one of this family
+  std::string lora = {};              // adapters beside its matrices, the rest frozen: "rank=8,alpha=16,roles=query,value"
 };
 
 struct PredictRequest {
@@ -58,6 +62,7 @@ struct MeasureRequest {
   int seeds = 1;
   double until = 0;           // draw until the standard error of every second moment is below this share; 0: draw `seeds`
   std::string weights = {};   // run these rather than draw: a .safetensors file or a directory of shards
+  std::string adapter = {};   // the adapters' weights: a file or directory as peft writes it, which also says what `lora` may leave out
   bool weightless = false;    // sample the pass without making the weights
   bool stream = false;        // hold the weights of one node at a time
   std::string dtype = "f32";  // what the weights drawn are rounded to: f32, bf16, f16
@@ -79,6 +84,34 @@ struct InitRequest {
   int makers = 1;
   std::string only = {};  // a pattern of tensor names; empty: all
   bool replace = false;
+};
+
+struct TrainRequest {
+  // on what: text, or the ids or images that `input` names; its length and number of sequences count for both
+  std::vector<std::string> text = {};  // files and directories; none: the derivations of this program
+  std::string level = "byte";          // what a token is: byte, char, bpe:tokenizer.json
+  double validation = 0.1;             // share of the text that is held out
+  bool ids = false;                    // no text
+  InputOptions input = {};
+  // how
+  OptimizerOptions optimizer = {};
+  std::string rates = {};  // a table of single tensors' rate, decay and eps
+  Shape schedule = Shape::constant;
+  int warmup = 0;
+  double rate_end = 0;  // what the schedule ends at
+  int accumulate = 1;   // batches whose mean gradient makes one update
+  int steps = 100;
+  double until = 0;  // end once the held-out loss is at most this; 0: never
+  // which runs, and what is kept of them
+  std::uint64_t seed = 0;
+  int seeds = 1;
+  std::vector<std::string> compare_schemes = {};
+  std::string weights = {};     // to start from; empty: drawn
+  std::string save = {};        // a directory for states and the final weights
+  bool resume = false;          // from the states that are there
+  int save_every = 0;           // updates; 0: a tenth of them
+  int validate_every = 0;       // likewise
+  std::vector<int> watch = {};  // updates after which every wire is looked at
 };
 
 struct AuditRequest {
@@ -108,6 +141,21 @@ struct Report {
   std::string html;  // one page that needs nothing else
 };
 
+// What a training gave: runs by scheme and seed.
+class TrainResult {
+ public:
+  explicit TrainResult(std::shared_ptr<const Trained> trained) : trained_(std::move(trained)) {}
+
+  [[nodiscard]] std::string json() const;                            // stepzero.train/1
+  [[nodiscard]] std::string csv() const;                             // a row a step
+  [[nodiscard]] std::string html(const std::string& command) const;  // a page; `command` is shown on it as what made it
+  [[nodiscard]] std::vector<double> losses(std::size_t run = 0) const;
+  [[nodiscard]] bool diverged() const;  // any of the runs
+
+ private:
+  std::shared_ptr<const Trained> trained_;
+};
+
 // A model under a scheme.
 class Model {
  public:
@@ -122,6 +170,7 @@ class Model {
   // Both in one signal: see compare() in signal/comparison.hpp for the differences.
   [[nodiscard]] Expected<Signal> compare(const MeasureRequest& request = {.seeds = 8}, const Watch& watch = {}) const;
   [[nodiscard]] Expected<Report> report(const ReportRequest& request = {}, const Watch& watch = {}) const;
+  [[nodiscard]] Expected<TrainResult> train(const TrainRequest& request = {}, const Watch& watch = {}) const;
   [[nodiscard]] Expected<InitResult> init(const InitRequest& request, const Watch& watch = {}) const;
 
  private:

@@ -1,5 +1,5 @@
-// Bundles src/ into one file, page.html: no reference to anything outside, its own script and style named by their hashes in
-// the content security policy, and a slot for the numbers. `--check` says whether page.html is what src/ gives.
+// Bundles src/ into page.html (report) and train.html: no reference to anything outside, each page's own script and style named by
+// their hashes in the content security policy, and a slot for the numbers. `--check` says whether they are what src/ gives.
 import { build } from 'esbuild';
 import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -16,23 +16,28 @@ async function bundle(entry, extra = {}) {
 
 const hash = (text) => `'sha256-${createHash('sha256').update(text, 'utf8').digest('base64')}'`;
 
-const script = await bundle('src/main.js', { format: 'iife' });
 const style = await bundle('src/style.css');
-if (/<\/(script|style)|<!--/i.test(script + style)) throw new Error('the bundle would end its own element');
 
-const policy = `default-src 'none'; script-src ${hash(script)}; style-src ${hash(style)}; img-src data:; base-uri 'none'; form-action 'none'`;
-const page = readFileSync(join(here, 'src/page.html'), 'utf8')
-  .replace('{{policy}}', () => policy)
-  .replace('{{style}}', () => style)
-  .replace('{{script}}', () => script);
+// One page: its script, the common style, and what of the document is its own.
+async function page(entry, title, skip) {
+  const script = await bundle(entry, { format: 'iife' });
+  if (/<\/(script|style)|<!--/i.test(script + style)) throw new Error('the bundle would end its own element');
+  const policy = `default-src 'none'; script-src ${hash(script)}; style-src ${hash(style)}; img-src data:; base-uri 'none'; form-action 'none'`;
+  const parts = { policy, style, script, title, skip };
+  return readFileSync(join(here, 'src/page.html'), 'utf8').replace(/\{\{(\w+)\}\}/g, (_, name) => parts[name]);
+}
 
-const target = join(here, 'page.html');
-if (process.argv.includes('--check')) {
-  if (readFileSync(target, 'utf8') !== page) {
-    console.error('web/page.html is not what web/src gives: run ./dev page');
+const pages = {
+  'page.html': await page('src/main.js', 'stepzero report', '<a class="skip" href="#findings">To the findings</a>'),
+  'train.html': await page('src/train.js', 'stepzero train', '<a class="skip" href="#loss">To the loss</a>'),
+};
+for (const [name, text] of Object.entries(pages)) {
+  const target = join(here, name);
+  if (!process.argv.includes('--check')) {
+    writeFileSync(target, text);
+    console.log(`${name}  ${(text.length / 1000).toFixed(0)} kB`);
+  } else if (readFileSync(target, 'utf8') !== text) {
+    console.error(`web/${name} is not what web/src gives: run ./dev page`);
     process.exit(1);
   }
-} else {
-  writeFileSync(target, page);
-  console.log(`page.html  ${(page.length / 1000).toFixed(0)} kB`);
 }

@@ -1,6 +1,7 @@
 #include "stepzero/api/checkpoints.hpp"
 
 #include <filesystem>
+#include <limits>
 #include <map>
 
 #include <fmt/format.h>
@@ -12,6 +13,7 @@
 #include "stepzero/models/config_export.hpp"
 #include "stepzero/models/model.hpp"
 #include "stepzero/models/own_file.hpp"
+#include "stepzero/weights/adapter.hpp"
 
 namespace stepzero {
 
@@ -24,6 +26,7 @@ std::map<std::string, std::string> metadata_of(const ModelRequest& model, const 
                                           {"stepzero.scheme", model.scheme},
                                           {"stepzero.seed", fmt::format("{}", request.seed)}};
   if (!model.set.empty()) m["stepzero.set"] = fmt::format("{}", fmt::join(model.set, " "));
+  if (!model.lora.empty()) m["stepzero.lora"] = model.lora;
   if (!a.changes.empty()) m["stepzero.changes"] = fmt::format("{}", fmt::join(a.changes, " "));
   return m;
 }
@@ -53,6 +56,16 @@ Expected<std::string> config_of(const ModelRequest& model, const Architecture& a
   return c.dump(2) + "\n";
 }
 
+Expected<std::string> adapter_config_of(const ModelRequest& model, const Architecture& a) {
+  const auto lora = parse_lora(model.lora);
+  if (!lora) return std::unexpected(lora.error());
+  const auto graph = graph_of(a, {.lora = model.lora});
+  if (!graph) return std::unexpected(graph.error());
+  return adapter_config(*graph, *lora, model.model);
+}
+
+constexpr std::uint64_t all_in_one = std::numeric_limits<std::uint64_t>::max();  // bytes: readers of adapters know one file
+
 }  // namespace
 
 Expected<DType> dtype_of(const std::string& name) {
@@ -62,21 +75,30 @@ Expected<DType> dtype_of(const std::string& name) {
   return fail(fmt::format("\"{}\" is no type of numbers", show(name)), "one of f32, bf16, f16");
 }
 
+Expected<Graph> graph_to_write(const ModelRequest& model, const Architecture& a) {
+  auto graph = graph_of(a, {.lora = model.lora});
+  if (graph && !model.lora.empty()) return adapters_of(*graph);
+  return graph;
+}
+
 Expected<CheckpointOptions> checkpoint_options(const ModelRequest& model, const Architecture& a, const InitRequest& request) {
   const auto dtype = dtype_of(request.dtype);
   if (!dtype) return std::unexpected(dtype.error());
-  auto config = config_of(model, a, request, *dtype);
+  const bool adapters = !model.lora.empty();
+  auto config = adapters ? adapter_config_of(model, a) : config_of(model, a, request, *dtype);
   if (!config) return std::unexpected(config.error());
   return CheckpointOptions{.path = request.path,
                            .dtype = *dtype,
                            .seed = request.seed,
-                           .max_shard_bytes = request.max_shard_bytes,
+                           .max_shard_bytes = adapters ? all_in_one : request.max_shard_bytes,
                            .maker = request.maker,
                            .makers = request.makers,
                            .only = request.only,
                            .replace = request.replace,
                            .metadata = metadata_of(model, a, request),
-                           .config = std::move(*config)};
+                           .stem = adapters ? "adapter_model" : "model",
+                           .config = std::move(*config),
+                           .config_name = adapters ? "adapter_config.json" : "config.json"};
 }
 
 Expected<std::optional<Architecture>> model_of_weights(const AuditRequest& request) {

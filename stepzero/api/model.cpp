@@ -1,7 +1,6 @@
 #include "stepzero/api/checkpoints.hpp"
 #include "stepzero/api/guarded.hpp"
 #include "stepzero/api/setup.hpp"
-#include "stepzero/models/build.hpp"
 #include "stepzero/pass/measure.hpp"
 #include "stepzero/report/diagnosis.hpp"
 #include "stepzero/report/html.hpp"
@@ -35,6 +34,7 @@ Expected<Signal> measure_setup(const Setup& setup, const MeasureRequest& request
   Teller tell(watch, "measuring", part.from, part.to);
   MeasureOptions options{.scheme = setup.scheme,
                          .weights = request.weights,
+                         .adapter = request.adapter,
                          .weightless = request.weightless,
                          .stream = request.stream,
                          .dtype = *dtype,
@@ -74,6 +74,7 @@ Expected<Model> Model::load(const ModelRequest& request, const Watch& watch) {
     if (!scheme) return std::unexpected(scheme.error());
     auto a = describe_model(request.model, request.set, **scheme, request.like);
     if (!a) return std::unexpected(a.error());
+    if (const auto graph = graph_of(*a, {.lora = request.lora}); !graph) return std::unexpected(graph.error());
     Model model;
     model.request_ = request;
     model.architecture_ = std::move(*a);
@@ -84,7 +85,7 @@ Expected<Model> Model::load(const ModelRequest& request, const Watch& watch) {
 
 Expected<Signal> Model::predict(const PredictRequest& request, const Watch& watch) const {
   return guarded(watch, [&]() -> Expected<Signal> {
-    const auto setup = prepare(architecture_, *scheme_, request.input);
+    const auto setup = prepare(architecture_, *scheme_, request.input, {request_.lora});
     if (!setup) return std::unexpected(setup.error());
     auto signal = predict_setup(*setup, request, watch);
     if (!signal) return signal;
@@ -94,7 +95,7 @@ Expected<Signal> Model::predict(const PredictRequest& request, const Watch& watc
 
 Expected<Signal> Model::measure(const MeasureRequest& request, const Watch& watch) const {
   return guarded(watch, [&]() -> Expected<Signal> {
-    const auto setup = prepare(architecture_, *scheme_, request.input);
+    const auto setup = prepare(architecture_, *scheme_, request.input, {request_.lora, request.adapter});
     if (!setup) return std::unexpected(setup.error());
     auto signal = measure_setup(*setup, request, watch);
     if (!signal) return signal;
@@ -104,7 +105,7 @@ Expected<Signal> Model::measure(const MeasureRequest& request, const Watch& watc
 
 Expected<Signal> Model::compare(const MeasureRequest& request, const Watch& watch) const {
   return guarded(watch, [&]() -> Expected<Signal> {
-    const auto setup = prepare(architecture_, *scheme_, request.input);
+    const auto setup = prepare(architecture_, *scheme_, request.input, {request_.lora, request.adapter});
     if (!setup) return std::unexpected(setup.error());
     auto joined = compare_setup(*setup, request, watch, 1);
     if (!joined) return joined;
@@ -114,7 +115,7 @@ Expected<Signal> Model::compare(const MeasureRequest& request, const Watch& watc
 
 Expected<Report> Model::report(const ReportRequest& request, const Watch& watch) const {
   return guarded(watch, [&]() -> Expected<Report> {
-    const auto setup = prepare(architecture_, *scheme_, request.measure.input);
+    const auto setup = prepare(architecture_, *scheme_, request.measure.input, {request_.lora, request.measure.adapter});
     if (!setup) return std::unexpected(setup.error());
     const double pages = 1 + static_cast<double>(request.compare_schemes.size());
     auto signal =
@@ -127,7 +128,7 @@ Expected<Report> Model::report(const ReportRequest& request, const Watch& watch)
       other.scheme = scheme;
       const auto model = load(other);
       if (!model) return std::unexpected(model.error());
-      const auto beside = prepare(model->architecture_, *model->scheme_, request.measure.input);
+      const auto beside = prepare(model->architecture_, *model->scheme_, request.measure.input, {request_.lora, request.measure.adapter});
       if (!beside) return std::unexpected(beside.error());
       auto theory = predict_setup(*beside, {}, watch, {done / pages, (done + 1) / pages});
       if (!theory) return std::unexpected(theory.error());
@@ -140,12 +141,13 @@ Expected<Report> Model::report(const ReportRequest& request, const Watch& watch)
 
 Expected<InitResult> Model::init(const InitRequest& request, const Watch& watch) const {
   return guarded(watch, [&]() -> Expected<InitResult> {
+    const auto graph = graph_to_write(request_, architecture_);
+    if (!graph) return std::unexpected(graph.error());
     auto options = checkpoint_options(request_, architecture_, request);
     if (!options) return std::unexpected(options.error());
     Teller tell(watch, "writing");
     options->progress = [&](double bytes, double total) { tell(bytes / total); };
-    const Graph graph = build_graph(architecture_);
-    const auto report = write_checkpoint(graph, Assignment(graph, architecture_, *scheme_), *options);
+    const auto report = write_checkpoint(*graph, Assignment(*graph, architecture_, *scheme_), *options);
     if (!report) return std::unexpected(report.error());
     InitResult result{.files = {}, .shards_missing = report->shards_missing};
     for (const CheckpointFile& file : report->files) result.files.push_back({file.path, file.bytes, file.kept});

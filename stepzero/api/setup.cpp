@@ -4,9 +4,11 @@
 
 #include "stepzero/core/text.hpp"
 #include "stepzero/models/build.hpp"
+#include "stepzero/models/lora.hpp"
 #include "stepzero/models/model.hpp"
 #include "stepzero/models/rope.hpp"
 #include "stepzero/theory/scheme_profile.hpp"
+#include "stepzero/weights/adapter.hpp"
 
 namespace stepzero {
 
@@ -36,12 +38,22 @@ Expected<Architecture> describe_model(const std::string& model, const std::vecto
   return a;
 }
 
-Expected<Setup> prepare(Architecture architecture, const Scheme& scheme, const InputOptions& input) {
+Expected<Graph> graph_of(const Architecture& a, const AdapterRequest& adapter) {
+  Graph graph = build_graph(a);
+  if (adapter.lora.empty() && adapter.files.empty()) return graph;
+  const auto lora = adapter.lora.empty() ? read_adapter_config(adapter.files) : parse_lora(adapter.lora);
+  if (!lora) return std::unexpected(lora.error());
+  if (auto done = add_adapters(graph, *lora); !done) return about(a, done.error());
+  return graph;
+}
+
+Expected<Setup> prepare(Architecture architecture, const Scheme& scheme, const InputOptions& input, const AdapterRequest& adapter) {
   auto batch = make_input(architecture, input);
   if (!batch) return std::unexpected(batch.error());
   choose_rope(architecture, batch->length);
-  Graph graph = build_graph(architecture);
-  return Setup{std::move(architecture), &scheme, std::move(graph), std::move(*batch)};
+  auto graph = graph_of(architecture, adapter);
+  if (!graph) return std::unexpected(graph.error());
+  return Setup{std::move(architecture), &scheme, std::move(*graph), std::move(*batch)};
 }
 
 std::string input_name(const InputOptions& input, const Batch& batch) {

@@ -24,8 +24,16 @@ Expected<Architecture> find_architecture(const std::string& model, const std::ve
 Expected<Architecture> describe_model(const std::string& model, const std::vector<std::string>& set, const Scheme& scheme,
                                       const std::string& like = {});
 
+// Adapters as they are asked for: in words (models/lora.hpp), or by the files that hold them.
+struct AdapterRequest {
+  std::string lora = {}, files = {};
+};
+
 // The graph and the input of a described model, checked against each other.
-Expected<Setup> prepare(Architecture architecture, const Scheme& scheme, const InputOptions& input);
+Expected<Setup> prepare(Architecture architecture, const Scheme& scheme, const InputOptions& input, const AdapterRequest& adapter = {});
+
+// The graph of a described model, with adapters where they are asked for.
+Expected<Graph> graph_of(const Architecture& a, const AdapterRequest& adapter);
 
 // What a pass runs on, in words: how tokens or pixels are drawn, or their file.
 std::string input_name(const InputOptions& input, const Batch& batch);

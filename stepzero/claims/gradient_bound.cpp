@@ -44,7 +44,7 @@ Running with_tokens(const Settings& s, const Case& c) { return slope(norms(s, c,
 // Six layers in training, at a rate that is low enough for no single batch to make a spike.
 Course training(const Settings& s) {
   const Description d{.scheme = "deepnet", .set = {"width=32", "heads=2", "position=sinusoidal", "layers=6"}};
-  return train_runs(d, {.vocab = 8, .length = 8, .sequences = 6}, {.steps = 60, .rate = 1.5e-3, .clip = 1, .warmup = 5}, s,
+  return train_runs(d, {.vocab = 8, .length = 8, .sequences = 6}, {.steps = 60, .rate = 1.5e-3}, s,
                     static_cast<int>(s.size("runs")));
 }
 

@@ -10,10 +10,9 @@ namespace stepzero::claims {
 namespace {
 
 Course trained(const Settings& s, double rate, double decay, bool from_output) {
-  const Description d{.set = {"width=32", "heads=2", "position=sinusoidal", "layers=6"}};
-  TrainOptions options{.steps = static_cast<int>(s.size("steps")), .rate = rate, .clip = 1, .warmup = 5};
-  options.layer_decay = decay;
-  options.from_output = from_output;
+  constexpr Index depth = 6;
+  const Description d{.set = {"width=32", "heads=2", "position=sinusoidal", fmt::format("layers={}", depth)}};
+  const Training options{.steps = static_cast<int>(s.size("steps")), .rate = rate, .rates = layer_decay(depth, decay, from_output)};
   return train_runs(d, {.vocab = 8, .length = 8, .sequences = 6}, options, s, static_cast<int>(s.size("runs")));
 }
 

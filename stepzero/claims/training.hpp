@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "stepzero/claims/model.hpp"
-#include "stepzero/pass/train.hpp"
+#include "stepzero/train/run.hpp"
 
 namespace stepzero::claims {
 
@@ -24,8 +24,19 @@ struct Course {
   std::vector<double> means;     // each run's mean loss over all its steps
 };
 
+// How the claims train: AdamW with betas 0.9 and 0.99, a rise over the first 5 updates, the gradient clipped to a norm of 1.
+struct Training {
+  int steps = 100;
+  double rate = 1e-3;
+  RateTable rates = {};
+};
+
 // `runs` trainings of the model, each from a draw of its own, on tokens of its own.
-Course train_runs(const Description& d, const Task& task, const TrainOptions& options, const Settings& settings, int runs);
+Course train_runs(const Description& d, const Task& task, const Training& training, const Settings& settings, int runs);
+
+// The rate of layer l times decay^l, l counted from the first layer or from the last. What stands before the blocks counts as one
+// before the first, what stands behind them as one behind the last; the end that l is counted from has the whole rate.
+RateTable layer_decay(Index layers, double decay, bool from_output);
 
 // Loss against step.
 Curve loss_curve(std::string name, const Course& course);

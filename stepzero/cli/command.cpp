@@ -64,7 +64,7 @@ std::string check_fraction(const std::string& text) {
 
 }  // namespace
 
-void CommonFlags::declare(CLI::App& app) {
+void CommonFlags::declare_model(CLI::App& app) {
   verb = &app;
   app.add_option("MODEL", model, "a preset (stepzero models), a Hugging Face config.json, a directory that holds one, or an architecture file")->required();
   app.add_option("--like", like, "read the config.json as one of this family, whatever model_type it names");
@@ -83,10 +83,15 @@ void CommonFlags::declare(CLI::App& app) {
       ->check(CLI::IsMember({"next", "same"}));
   app.add_option("--seed", seed, "the first seed")->check(check_seed)->capture_default_str();
   app.add_option("--set", set, "override a field of the architecture: key=value, repeatable")->allow_extra_args(false);
+  app.add_option("--lora", lora, lora_help);
   app.add_option("--threads", threads, "threads to use [all cores]")->check(CLI::Range(1, 1000000));
-  app.add_flag("--json", json, "the result as JSON (stepzero.signal/1)");
-  app.add_flag("--no-remedies", no_remedies, "do not look for what removes a finding, which predicts the model anew for every change");
+  app.add_flag("--json", json, "the result as JSON");
   app.add_flag("--quiet", quiet, "no progress, no warnings");
+}
+
+void CommonFlags::declare(CLI::App& app) {
+  declare_model(app);
+  app.add_flag("--no-remedies", no_remedies, "do not look for what removes a finding, which predicts the model anew for every change");
 }
 
 void CommonFlags::declare_draws(CLI::App& app) {
@@ -97,6 +102,12 @@ void CommonFlags::declare_draws(CLI::App& app) {
   app.add_option("--until-stderr", until,
                  "draw until the standard error of every second moment is below this share, 1% say, or --seeds [100000]")
       ->check(check_fraction);
+}
+
+void CommonFlags::declare_adapter(CLI::App& app) {
+  app.add_option("--adapter", adapter,
+                 "run adapters with these weights: a directory with adapter_model.safetensors and adapter_config.json, or the former, "
+                 "instead of drawing them");
 }
 
 InputOptions CommonFlags::input() const {
@@ -125,7 +136,7 @@ Expected<Setup> prepare(const CommonFlags& flags) {
   auto a = describe_model(flags.model, flags.set, **scheme, flags.like);
   if (!a) return std::unexpected(a.error());
   if (!flags.quiet) tell_notices(*a);
-  return prepare(std::move(*a), **scheme, flags.input());
+  return prepare(std::move(*a), **scheme, flags.input(), {flags.lora, flags.adapter});
 }
 
 double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }

@@ -16,6 +16,12 @@ namespace stepzero::cli {
 // A check of --seed: CLI11 takes a number that is too large for the largest.
 std::string check_seed(const std::string& text);
 
+// What --lora does, for --help.
+inline constexpr const char* lora_help =
+    "adapters (LoRA) beside chosen matrices, all else frozen: rank=8,alpha=16,roles=query,value; also modules=q_proj,..., "
+    "roles=all-linear, "
+    "rslora=true, a_std=, b_std=";
+
 // "1e3" -> "1000"; anything else as it is
 std::string whole_number(std::string text);
 
@@ -39,14 +45,18 @@ struct CommonFlags {
   std::string until;  // as given: "1%"
   int threads = 0;
   std::vector<std::string> set;
+  std::string lora;     // adapters, in words
+  std::string adapter;  // ... and where their weights are: of the verbs that read weights
   bool json = false;
   bool quiet = false;
   bool no_remedies = false;
   const CLI::App* verb = nullptr;  // that declared them
 
   [[nodiscard]] InputOptions input() const;
-  void declare(CLI::App& app);
-  void declare_draws(CLI::App& app);  // of the verbs that draw
+  void declare_model(CLI::App& app);    // the model, its input and how results are shown
+  void declare(CLI::App& app);          // of the verbs that yield a signal
+  void declare_draws(CLI::App& app);    // of the verbs that draw
+  void declare_adapter(CLI::App& app);  // of the verbs that read weights
 };
 
 // What the configuration says that was not read, as warnings.
@@ -80,6 +90,7 @@ void declare_measure(CLI::App& app, int& exit_code);
 void declare_predict(CLI::App& app, int& exit_code);
 void declare_compare(CLI::App& app, int& exit_code);
 void declare_report(CLI::App& app, int& exit_code, const std::vector<std::string>& words);  // words: the command line
+void declare_train(CLI::App& app, int& exit_code, const std::vector<std::string>& words);
 void declare_init(CLI::App& app, int& exit_code);
 void declare_audit(CLI::App& app, int& exit_code);
 void declare_diff(CLI::App& app, int& exit_code);

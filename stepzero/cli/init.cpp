@@ -12,7 +12,6 @@
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/core/stop.hpp"
 #include "stepzero/core/text.hpp"
-#include "stepzero/models/build.hpp"
 #include "stepzero/report/terminal.hpp"
 
 namespace stepzero::cli {
@@ -24,6 +23,7 @@ struct InitFlags {
   std::string like;
   std::string scheme = "hf";
   std::vector<std::string> set;
+  std::string lora;
   std::uint64_t seed = 0;
   std::string output;
   std::string dtype = "f32";
@@ -109,6 +109,10 @@ std::string report_text(const std::string& files, std::size_t missing, const Ini
   return out;
 }
 
+ModelRequest model_of(const InitFlags& flags) {
+  return {.model = flags.model, .set = flags.set, .scheme = flags.scheme, .like = flags.like, .lora = flags.lora};
+}
+
 Expected<CheckpointOptions> options_of(const InitFlags& flags, const Architecture& a, const Team& team) {
   const auto size = parse_size(flags.max_shard_size);
   if (!size) return std::unexpected(size.error());
@@ -122,7 +126,7 @@ Expected<CheckpointOptions> options_of(const InitFlags& flags, const Architectur
     return fail(fmt::format("--shard {} and a launcher of {} processes both share the work out", flags.shard, team.size),
                 "leave --shard away: each process makes its part");
   }
-  return checkpoint_options({.model = flags.model, .set = flags.set, .scheme = flags.scheme, .like = flags.like}, a,
+  return checkpoint_options(model_of(flags), a,
                             {.path = flags.output,
                              .seed = flags.seed,
                              .dtype = flags.dtype,
@@ -155,18 +159,19 @@ int run(const InitFlags& flags) {
   const bool one_file = flags.output.ends_with(".safetensors");
   if (one_file && !speaks()) return Exit::fine;  // one file is the first process's
   const Team team = one_file ? Team() : join_others(flags.threads, flags.quiet);
+  const auto graph = graph_to_write(model_of(flags), *a);
+  if (!graph) return complain(graph.error());
   auto options = options_of(flags, *a, team);
   if (!options) return complain(options.error());
   std::signal(SIGINT, ask_to_stop);
   std::signal(SIGTERM, ask_to_stop);
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is a failed write, told as such
-  const Graph graph = build_graph(*a);
-  const Assignment assignment(graph, *a, **scheme);
-  const auto report = write(graph, assignment, *options, flags.quiet || !speaks());
+  const Assignment assignment(*graph, *a, **scheme);
+  const auto report = write(*graph, assignment, *options, flags.quiet || !speaks());
   if (!report && report.error().stopped) return give_up(128 + caught);
   const auto files = team.share(report ? Expected<std::string>(files_text(*report)) : std::unexpected(report.error()));
   if (!files) return complain(files.error());
-  return print(report_text(in_order(*files), team.size > 1 ? 0 : report->shards_missing, flags, *a, graph));
+  return print(report_text(in_order(*files), team.size > 1 ? 0 : report->shards_missing, flags, *a, *graph));
 }
 
 }  // namespace
@@ -176,7 +181,10 @@ void declare_init(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<InitFlags>();
   verb->add_option("MODEL", flags->model, "a preset (stepzero models), a Hugging Face config.json, or a directory that holds one")
       ->required();
-  verb->add_option("-o,--output", flags->output, "a file *.safetensors, or a directory: config.json, shards and their index")->required();
+  verb->add_option("-o,--output", flags->output,
+                   "a file *.safetensors, or a directory: config.json, shards and their index; of adapters adapter_config.json and "
+                   "adapter_model.safetensors")
+      ->required();
   verb->add_option("--like", flags->like, "read the config.json as one of this family, whatever model_type it names");
   verb->add_option("--scheme", flags->scheme, "how weights are drawn (stepzero schemes)")->capture_default_str();
   verb->add_option("--seed", flags->seed, "another seed, other weights")->check(check_seed)->capture_default_str();
@@ -188,6 +196,7 @@ void declare_init(CLI::App& app, int& exit_code) {
   verb->add_option("--shard", flags->shard, "i/N: be the i-th of N processes that make one directory")->capture_default_str();
   verb->add_option("--only", flags->only, "only tensors whose name matches, e.g. '*.attn.*'");
   verb->add_option("--set", flags->set, "override a field of the architecture: key=value, repeatable")->allow_extra_args(false);
+  verb->add_option("--lora", flags->lora, "write adapters (LoRA) instead of the model: rank=8,alpha=16,roles=query,value");
   verb->add_option("--threads", flags->threads, "threads to use [all cores]")->check(CLI::Range(1, 1000000));
   verb->add_flag("--force", flags->force, "replace what is there");
   verb->add_flag("--quiet", flags->quiet, "no progress");
@@ -196,7 +205,8 @@ void declare_init(CLI::App& app, int& exit_code) {
       "all.\n\nExamples:\n"
       "  stepzero init gpt2 -o gpt2.safetensors\n"
       "  stepzero init llama-3-8b --dtype bf16 --scheme llama-depth --seed 7 -o llama/\n"
-      "  stepzero init llama-3-8b --dtype bf16 --shard 2/4 -o /shared/llama/\n");
+      "  stepzero init llama-3-8b --dtype bf16 --shard 2/4 -o /shared/llama/\n"
+      "  stepzero init gpt2 --lora rank=8,alpha=16,roles=query,value -o adapter/\n");
   verb->callback([flags, &exit_code] { exit_code = run(*flags); });
 }
 

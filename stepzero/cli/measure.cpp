@@ -21,9 +21,12 @@ struct MeasureFlags : CommonFlags {
 int run(const MeasureFlags& flags) {
   auto setup = prepare(flags);
   if (!setup) return complain(setup.error());
-  auto signal = measure_with_progress(
-      *setup, flags,
-      {.weights = flags.weights, .weightless = flags.weightless, .stream = flags.stream, .dtype = dtype_of(flags.dtype).value()});
+  auto signal = measure_with_progress(*setup, flags,
+                                      {.weights = flags.weights,
+                                       .adapter = flags.adapter,
+                                       .weightless = flags.weightless,
+                                       .stream = flags.stream,
+                                       .dtype = dtype_of(flags.dtype).value()});
   if (!signal) return complain(signal.error());
   if (flags.dtype != "f32") signal->dtype = flags.dtype;
   signal->tokens = input_name(flags.input(), setup->batch);
@@ -42,6 +45,7 @@ void declare_measure(CLI::App& app, int& exit_code) {
   auto* weightless =
       verb->add_flag("--weightless", flags->weightless, "sample the pass without making the weights: exact in law, any size of model")
           ->excludes(weights);
+  flags->declare_adapter(*verb);
   verb->add_flag(
           "--stream", flags->stream,
           "hold the weights of one node at a time, made again on the way up: the same numbers in little memory [where all do not fit]")
@@ -56,7 +60,8 @@ void declare_measure(CLI::App& app, int& exit_code) {
       "Examples:\n  stepzero measure gpt2 --seeds 4\n  stepzero measure gpt2 --set layers=48 --set norm_placement=post --scheme "
       "xavier-normal --json\n"
       "  stepzero measure llama-2-7b --stream --dtype bf16 --scheme llama-depth\n"
-      "  stepzero measure llama-3-405b --weightless --seq-len 64\n");
+      "  stepzero measure llama-3-405b --weightless --seq-len 64\n"
+      "  stepzero measure gpt2 --weights gpt2.safetensors --adapter adapter/\n");
   verb->callback([flags, &exit_code] { exit_code = run(*flags); });
 }
 

@@ -68,10 +68,7 @@ Expected<void> write_file(const std::string& path, std::string_view text) {
     if (print(std::string(text)) == Exit::fine) return {};
     return fail("standard output cannot be written");
   }
-  auto file = OutputFile::create(path, text.size(), true);
-  if (!file) return std::unexpected(file.error());
-  if (auto done = file->write(std::as_bytes(std::span(text))); !done) return done;
-  return file->commit();
+  return stepzero::write_file(path, text);
 }
 
 int write_tables(const Signal& signal, const CommonFlags& common, const ViewFlags& view) {

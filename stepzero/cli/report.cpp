@@ -28,14 +28,19 @@ struct ReportFlags : CommonFlags {
   std::string command;
 };
 
-Expected<Signal> signal_of(const ReportFlags& flags) {
+bool measures(const ReportFlags& flags) {
+  return flags.measure || flags.seeds > 1 || flags.weightless || !flags.weights.empty() || !flags.adapter.empty();
+}
+
+Expected<Signal> signal_of(const ReportFlags& flags, bool measured) {
   auto setup = prepare(flags);
   if (!setup) return std::unexpected(setup.error());
   auto theory = predict_any(setup->graph, setup->architecture, setup->batch, *setup->scheme);
   if (!theory) return theory;
   Signal signal = *std::move(theory);
-  if (flags.measure || flags.seeds > 1 || flags.weightless || !flags.weights.empty()) {
-    const auto real = measure_with_progress(*setup, flags, {.weights = flags.weights, .weightless = flags.weightless});
+  if (measured) {
+    const auto real =
+        measure_with_progress(*setup, flags, {.weights = flags.weights, .adapter = flags.adapter, .weightless = flags.weightless});
     if (!real) return real;
     signal = join(signal, *real);
     signal.weightless = flags.weightless;
@@ -50,8 +55,7 @@ Expected<Signal> alternative(const ReportFlags& flags, const std::string& scheme
   ReportFlags other;
   static_cast<CommonFlags&>(other) = flags;
   other.scheme = scheme;
-  other.seeds = 1;
-  return signal_of(other);
+  return signal_of(other, false);
 }
 
 std::string summary(const Signal& s, const ReportFlags& flags, std::size_t bytes) {
@@ -61,7 +65,7 @@ std::string summary(const Signal& s, const ReportFlags& flags, std::size_t bytes
 }
 
 int run(const ReportFlags& flags) {
-  auto signal = signal_of(flags);
+  auto signal = signal_of(flags, measures(flags));
   if (!signal) return complain(signal.error());
   if (speaks() && !flags.no_remedies && flags.weights.empty()) add_remedies(*signal, flags, true);
   Page page{std::move(*signal), {}, flags.command, STEPZERO_VERSION};
@@ -91,6 +95,7 @@ void declare_report(CLI::App& app, int& exit_code, const std::vector<std::string
   verb->add_option("--compare-schemes", flags->compare_schemes, "other schemes to lay over the charts, with commas between")
       ->delimiter(',');
   auto* weights = verb->add_option("--weights", flags->weights, "measure the weights of this .safetensors file beside the prediction");
+  flags->declare_adapter(*verb);
   verb->add_flag("--measure", flags->measure, "also measure, as --seeds above 1 does: points with error bars beside the predicted lines");
   verb->add_flag("--weightless", flags->weightless, "measure without making the weights: any size of model")->excludes(weights);
   for (const std::string& word : words) flags->command += " " + shell_word(word);

@@ -17,8 +17,10 @@ namespace {
 std::vector<Index> channels_wanted(const AnyOp& any) {
   return std::visit(
       []<class T>(const T& op) -> std::vector<Index> {
-        if constexpr (std::is_same_v<T, Linear> || std::is_same_v<T, LoraLinear>) {
+        if constexpr (std::is_same_v<T, Linear>) {
           return {op.in};
+        } else if constexpr (std::is_same_v<T, LoraLinear>) {
+          return {op.base.in};
         } else if constexpr (std::is_same_v<T, Attention>) {
           return {op.heads * op.key_dim, op.kv_heads * op.key_dim, op.kv_heads * op.value_dim};
         } else if constexpr (std::is_same_v<T, Join>) {
@@ -91,6 +93,8 @@ std::string wrong_numbers(const AnyOp& any) {
           return wrong_norm(op);
         } else if constexpr (requires { wrong(op); }) {
           return wrong(op);
+        } else if constexpr (std::is_same_v<T, LoraLinear>) {
+          return "adapters are added to a graph (--lora), not read with it";
         } else if constexpr (std::is_same_v<T, Linear>) {
           if (op.out % op.pieces != 0) return fmt::format("{} pieces do not divide {} channels", op.pieces, op.out);
           return op.pieces > 1 && op.storage == Storage::in_out ? "pieces are stored out_in" : "";

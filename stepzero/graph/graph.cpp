@@ -69,6 +69,12 @@ Index Graph::parameter_count() const {
   return total;
 }
 
+Index Graph::trainable_count() const {
+  Index total = 0;
+  for (const Param& p : params) total += p.frozen ? 0 : p.size();
+  return total;
+}
+
 int Graph::find_node(const std::string& name) const {
   const auto it = std::ranges::find(nodes, name, &Node::name);
   return it == nodes.end() ? -1 : static_cast<int>(it - nodes.begin());

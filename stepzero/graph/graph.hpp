@@ -44,6 +44,7 @@ struct Graph {
   [[nodiscard]] std::vector<Index> rows(const Batch& batch) const;
   [[nodiscard]] ParamUse whole(int param) const;
   [[nodiscard]] Index parameter_count() const;
+  [[nodiscard]] Index trainable_count() const;                 // of parameters that are not frozen
   [[nodiscard]] int find_node(const std::string& name) const;  // -1: none
 };
 

@@ -32,6 +32,7 @@ Json json(const Param& p) {
   for (const Part& part : p.parts) out["parts"].push_back({to_string(part.role), part.row0, part.col0, part.rows, part.cols, part.fan_out});
   if (p.law) out["law"] = {kind_name(p.law->kind), p.law->mean, p.law->scale, p.law->cut};
   if (p.conv) out["conv"] = true;
+  if (p.frozen) out["frozen"] = true;
   return out;
 }
 

@@ -158,6 +158,7 @@ Expected<Param> read_param(const Json& value) {
   fields("layer", p.layer), fields("fan_in", p.fan_in), fields("fan_out", p.fan_out), fields("neutral", p.neutral);
   fields("zero_row", p.zero_row), fields("in_out", p.in_out);
   if (value.contains("conv")) fields("conv", p.conv);
+  if (value.contains("frozen")) fields("frozen", p.frozen);
   if (!fields.error().empty()) return fail(fields.error());
   for (const Json& each : need("parts")) {
     auto part = part_of(each);

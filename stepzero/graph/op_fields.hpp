@@ -20,7 +20,8 @@ void visit_fields(O& op, F&& field) {
   } else if constexpr (std::is_same_v<T, Linear>) {
     field("n_in", op.in), field("n_out", op.out), field("bias", op.bias), field("stored", op.storage), field("pieces", op.pieces);
   } else if constexpr (std::is_same_v<T, LoraLinear>) {
-    field("n_in", op.in), field("n_out", op.out), field("rank", op.rank), field("alpha", op.alpha), field("bias", op.bias);
+    field("n_in", op.base.in), field("n_out", op.base.out), field("bias", op.base.bias), field("stored", op.base.storage);
+    field("pieces", op.base.pieces), field("rank", op.rank), field("scale", op.scale);
   } else if constexpr (std::is_same_v<T, LayerNorm> || std::is_same_v<T, RmsNorm>) {
     field("width", op.width), field("eps", op.eps), field("gain", op.gain), field("bias", op.bias), field("unit_offset", op.unit_offset);
     field("groups", op.groups), field("gain_per_group", op.gain_per_group);

@@ -27,8 +27,8 @@ enum class Role : std::uint8_t {
   head,
   projection,  // a matrix outside the blocks
   router,      // scores of experts
-  lora_down,
-  lora_up,
+  lora_down,   // A of an adapter
+  lora_up,     // B
   gain,
   bias,
   branch_gain,
@@ -52,17 +52,19 @@ struct Param {
   int layer = -1;  // block it belongs to, -1 outside the blocks
   Index fan_in = 1;
   Index fan_out = 1;
-  double neutral = 1;            // a gain's value that changes nothing: 0 where the norm adds 1 to it
-  Index zero_row = -1;           // the row of padding, which stays zero; -1: none
-  std::vector<Part> parts = {};  // none: the tensor is one matrix
-  bool in_out = false;           // a matrix stored (in, out)
-  std::optional<Distribution> law = {};  // how the model's own file draws it; none: it leaves that to the scheme
-  bool conv = false;             // the kernel of a convolution: a row for each channel it makes
+  double neutral = 1;                    // a gain's value that changes nothing: 0 where the norm adds 1 to it
+  Index zero_row = -1;                   // the row of padding, which stays zero; -1: none
+  std::vector<Part> parts = {};          // none: the tensor is one matrix
+  bool in_out = false;                   // a matrix stored (in, out)
+  bool conv = false;                     // the kernel of a convolution: a row for each channel it makes
+  bool frozen = false;                   // not trained: a pass makes no gradient of it, and the global norm leaves it out
+  std::optional<Distribution> law = {};  // drawn so: an adapter's whatever the scheme says; or what the model's own file says
 
   // as a matrix: a vector is one row, of more dimensions the last are the columns
   [[nodiscard]] Index rows() const { return product(0, row_dimensions()); }
   [[nodiscard]] Index cols() const { return product(row_dimensions(), shape.size()); }
   [[nodiscard]] Index size() const { return product(0, shape.size()); }
+  [[nodiscard]] bool is_adapter() const { return role == Role::lora_down || role == Role::lora_up; }
 
  private:
   [[nodiscard]] std::size_t row_dimensions() const { return conv ? 1 : shape.size() - 1; }

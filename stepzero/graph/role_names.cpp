@@ -39,9 +39,9 @@ Names names_of(Role role) {
     case Role::router:
       return {"router", "other"};
     case Role::lora_down:
-      return {"lora_down", "other"};
+      return {"lora_down", "adapter, A"};
     case Role::lora_up:
-      return {"lora_up", "other"};
+      return {"lora_up", "adapter, B"};
     case Role::gain:
       return {"gain", "gain of a norm"};
     case Role::bias:

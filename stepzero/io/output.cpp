@@ -187,4 +187,11 @@ OutputFile::~OutputFile() {
   if (!temporary_.empty()) ::unlinkat(directory_.get(), temporary_.c_str(), 0);
 }
 
+Expected<void> write_file(const std::string& path, std::string_view text) {
+  auto file = OutputFile::create(path, text.size(), true, false);
+  if (!file) return std::unexpected(file.error());
+  if (auto done = file->write(std::as_bytes(std::span(text))); !done) return done;
+  return file->commit();
+}
+
 }  // namespace stepzero

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "stepzero/core/error.hpp"
 #include "stepzero/io/file.hpp"
@@ -43,5 +44,8 @@ class OutputFile {
   Descriptor directory_;
   Descriptor fd_;
 };
+
+// A whole file at once, which may replace one that is there.
+Expected<void> write_file(const std::string& path, std::string_view text);
 
 }  // namespace stepzero

@@ -54,13 +54,11 @@ template <class T>
 void read_op(Architecture& /*a*/, const T& /*op*/) {}
 
 // Where norms stand, as far as the names of the first block tell.
-void read_placement(Architecture& a, const Node& node) {
+void read_placement(Architecture& a, const Graph& graph, const Node& node) {
   const Place place = place_of(node.name);
   if (place.layer > 0 && place.is_stream() && is_norm(node.op)) a.norm_placement = NormPlacement::post;
-  if (place.layer == 0 && place.part == "attn.norm") a.norm_placement = NormPlacement::pre;
-  if (place.layer == 0 && place.part == "attn.post_norm") {
-    a.norm_placement = a.norm_placement == NormPlacement::pre ? NormPlacement::sandwich : NormPlacement::branch;
-  }
+  if (place.layer != 0 || place.part != "attn.post_norm") return;
+  a.norm_placement = graph.find_node("blocks.0.attn.norm") >= 0 ? NormPlacement::sandwich : NormPlacement::branch;
 }
 
 // The first of a kind speaks for all.
@@ -117,7 +115,7 @@ void describe_graph(Architecture& a, const Graph& graph) {
   a.heads = a.kv_heads = a.head_dim = 1;
   a.ffn = 0;
   a.norm = NormKind::none;
-  a.norm_placement = NormPlacement::branch;  // until a norm stands before a branch
+  a.norm_placement = NormPlacement::pre;
   a.activation = Activation::identity;
   a.causal = true;
   a.layers = a.decoder_layers = 0;
@@ -125,7 +123,7 @@ void describe_graph(Architecture& a, const Graph& graph) {
   for (const Node& node : graph.nodes) {
     std::visit([&](const auto& op) { read_op(a, op); }, node.op);
     read_first(a, seen, graph, node);
-    read_placement(a, node);
+    read_placement(a, graph, node);
     const Place place = place_of(node.name);
     if (!place.is_stream()) continue;
     if (place.layer == 0) a.width = channels_of(node.op);

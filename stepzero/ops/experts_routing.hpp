@@ -58,7 +58,9 @@ struct Routing {
       dlogits[e] = sigmoid ? score[e] * (S(1) - score[e]) * d : score[e] * d;
       inner += score[e] * d;
     }
-    for (Index e = 0; !sigmoid && e < experts; ++e) dlogits[e] -= score[static_cast<std::size_t>(e)] * inner;
+    // Gates that are shared out anew do not know the softmax's total: <score, dscore> is 0, and what rounding would leave of it is no
+    // gradient of an expert that was not chosen.
+    for (Index e = 0; !sigmoid && !normalise && e < experts; ++e) dlogits[e] -= score[static_cast<std::size_t>(e)] * inner;
   }
 
   template <class S>

@@ -29,15 +29,23 @@ void draw_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, cons
   draw_weights(pass, graph, Assignment(graph, a, scheme), seed, weightless);
 }
 
-// Every tensor of the graph must be there, in its shape. Returns warnings about tensors that were not used.
+// Every tensor of the graph must be there, in its shape; those of adapters in a file of their own. Returns warnings about tensors that
+// were not used.
 template <class S>
-Expected<std::vector<std::string>> load_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const CheckpointFiles& file) {
-  std::vector<std::string> warnings;
-  const auto make = stored_weights<S>(graph, a, file, warnings);
-  if (!make) return std::unexpected(make.error());
+Expected<std::vector<std::string>> load_weights(Pass<S>& pass, const Graph& graph, const Architecture& a, const CheckpointFiles& file,
+                                                const CheckpointFiles* adapters = nullptr) {
+  std::vector<std::string> warnings, more;
+  const auto model = stored_weights<S>(graph, a, file, warnings);
+  if (!model) return std::unexpected(model.error());
+  Expected<WeightMakerOf<S>> beside;
+  if (adapters != nullptr) beside = adapter_weights<S>(graph, a, *adapters, more);
+  if (!beside) return std::unexpected(beside.error());
   for (std::size_t i = 0; i < graph.params.size(); ++i) {
-    if (auto done = (*make)(i, pass.weight(static_cast<int>(i))); !done) return std::unexpected(done.error());
+    const auto& make = graph.params[i].is_adapter() ? *beside : *model;
+    if (!make) return fail("a model with adapters needs a file of theirs");
+    if (auto done = make(i, pass.weight(static_cast<int>(i))); !done) return std::unexpected(done.error());
   }
+  warnings.insert(warnings.end(), more.begin(), more.end());
   return warnings;
 }
 

@@ -1,5 +1,6 @@
 #include "stepzero/pass/measure.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include "stepzero/kernels/statistics.hpp"
 #include "stepzero/pass/fill_pass.hpp"
 #include "stepzero/signal/describe.hpp"
+#include "stepzero/weights/adapter.hpp"
 
 namespace stepzero {
 
@@ -83,10 +85,12 @@ void give_weights(Pass<float>& pass, bool stream, const WeightMaker& make, Signa
   for (int i = 0; i < static_cast<int>(signal.parameters.size()); ++i) make_and_look(i, pass.weight(i));
 }
 
-// The explicit rows of a weightless pass; the rest of it has its standard deviations by law.
-void give_rows(Draw& draw, const Graph& graph, const Assignment& laws, std::uint64_t seed, Signal& signal) {
+// The explicit rows of a weightless pass; the rest of it has its standard deviations by law. `adapters` makes theirs, where they are given.
+void give_rows(Draw& draw, const Graph& graph, const Assignment& laws, std::uint64_t seed, const WeightMaker& adapters, Signal& signal,
+               FirstError& broken) {
   draw_weights(*draw.pass, graph, laws, seed, &draw.stand_ins);
   for (std::size_t i = 0; i < graph.params.size(); ++i) {
+    if (adapters && graph.params[i].is_adapter()) broken.add(adapters(i, draw.pass->weight(static_cast<int>(i))));
     const Moments m = moments(View<const float>(draw.pass->weight(static_cast<int>(i))));
     signal.parameters[i].std.measured = draw.stand_ins.params[i].made ? unless_broken(m, m.std()) : laws.std(i);
   }
@@ -127,7 +131,7 @@ class Measurement {
         batch_(batch),
         options_(options),
         laws_(options.scheme != nullptr ? distributions_of(graph, a, *options.scheme) : Assignment()),
-        seeds_(options.weights.empty() ? options.seeds : 1) {}
+        seeds_(nothing_drawn() ? 1 : options.seeds) {}
 
   // Finds the weights, and makes room for as many draws at once as there is memory for: the same number for the whole team.
   Expected<void> prepare() {
@@ -168,8 +172,9 @@ class Measurement {
                               options_.scheme->name, show(graph_.params[i].name)),
                   "measure without --weightless");
     }
-    if (!options_.weights.empty()) {
-      if (auto done = open_weights(); !done) return std::unexpected(done.error());
+    for (const bool adapters : {false, true}) {
+      if ((adapters ? options_.adapter : options_.weights).empty()) continue;
+      if (auto done = open_weights(adapters); !done) return std::unexpected(done.error());
     }
     draws_.push_back(std::make_unique<Draw>());
     if (options_.weightless) draws_[0]->stand_ins = make_weightless(graph_, batch_, laws_, options_.seed);
@@ -179,18 +184,35 @@ class Measurement {
     return fmt::format("{}", draws_at_once());
   }
 
-  Expected<void> open_weights() {
-    auto file = CheckpointFiles::open(options_.weights);
-    if (!file) return std::unexpected(file.error());
-    file_ = std::move(*file);
+  // Those of the model, or of its adapters, in a file.
+  Expected<void> open_weights(bool adapters) {
+    auto& file = adapters ? adapter_file_ : file_;
+    auto opened = adapters ? open_adapter(options_.adapter) : CheckpointFiles::open(options_.weights);
+    if (!opened) return std::unexpected(opened.error());
+    file = std::move(*opened);
     std::vector<std::string> warnings;
-    auto maker = stored_weights(graph_, architecture_, *file_, warnings);
+    auto maker =
+        adapters ? adapter_weights(graph_, architecture_, *file, warnings) : stored_weights(graph_, architecture_, *file, warnings);
     if (!maker) return std::unexpected(maker.error());
-    stored_ = std::move(*maker);
+    (adapters ? stored_adapter_ : stored_) = std::move(*maker);
     for (const std::string& warning : warnings) {
       if (options_.warn) options_.warn(warning);
     }
     return {};
+  }
+
+  [[nodiscard]] bool nothing_drawn() const {
+    const bool adapters = std::ranges::any_of(graph_.params, &Param::is_adapter);
+    return !options_.weights.empty() && (!adapters || !options_.adapter.empty());
+  }
+
+  // Each parameter from where it comes from: the model's file, the adapter's file, or a draw.
+  [[nodiscard]] WeightMaker weights_of(std::uint64_t seed) const {
+    const WeightMaker drawn = drawn_weights(graph_, laws_, seed, options_.dtype);
+    return [this, drawn](std::size_t param, View<float> w) {
+      const WeightMaker& stored = graph_.params[param].is_adapter() ? stored_adapter_ : stored_;
+      return stored ? stored(param, w) : drawn(param, w);
+    };
   }
 
   // Draws run side by side, a thread each, while they leave half of the memory free: no thread then waits for another. Else, and where
@@ -235,9 +257,9 @@ class Measurement {
     signal.weightless = options_.weightless;
     if (options_.weightless) {
       draw.stand_ins = make_weightless(graph_, batch_, laws_, seed);
-      give_rows(draw, graph_, laws_, seed, signal);
+      give_rows(draw, graph_, laws_, seed, stored_adapter_, signal, broken_);
     } else {
-      give_weights(*draw.pass, how_.stream, file_ ? stored_ : drawn_weights(graph_, laws_, seed, options_.dtype), signal, broken_);
+      give_weights(*draw.pass, how_.stream, weights_of(seed), signal, broken_);
     }
     measure_pass(*draw.pass, graph_, batch_, signal, [&] { tick(); });
     return signal;
@@ -257,8 +279,8 @@ class Measurement {
   const MeasureOptions& options_;
   Assignment laws_;
   int seeds_;
-  std::optional<CheckpointFiles> file_;
-  WeightMaker stored_;
+  std::optional<CheckpointFiles> file_, adapter_file_;
+  WeightMaker stored_, stored_adapter_;       // empty: drawn
   std::vector<std::unique_ptr<Draw>> draws_;  // side by side
   PassOptions how_;
   FirstError broken_;

@@ -50,6 +50,7 @@ std::optional<NotFinite> find_not_finite(const Signal& signal);
 struct MeasureOptions {
   const Scheme* scheme = nullptr;  // draw under this scheme ...
   std::string weights = {};        // ... or run the weights of this file or directory
+  std::string adapter = {};        // and those of the adapters from this file or directory, rather than drawn
   bool weightless = false;         // with a scheme: sample the pass without making the weights
   bool stream = false;             // hold the weights of one node at a time; without this only where all do not fit into memory
   DType dtype = DType::F32;        // what the weights drawn are rounded to: F32, BF16, F16

@@ -50,12 +50,12 @@ struct HeadPlan {
   [[nodiscard]] Index most() const;  // rows at a time
 };
 
-// Of a parameter's gradient either all is made, or some rows, and of the others the sum of squares alone.
+// Of a parameter's gradient either all is made, or some rows, and of the others the sum of squares alone; of a frozen one nothing.
 struct GradientPlan {
   bool whole = true;
   std::vector<Index> rows = {};  // ascending
 
-  [[nodiscard]] Index rows_made(const Param& param) const { return whole ? param.rows() : std::ssize(rows); }
+  [[nodiscard]] Index rows_made(const Param& param) const { return param.frozen ? 0 : whole ? param.rows() : std::ssize(rows); }
 };
 
 // A pool of buffers: fresh memory is touched once, not in every pass.

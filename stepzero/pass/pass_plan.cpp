@@ -175,9 +175,10 @@ std::vector<GradientPlan> plan_gradients(const Graph& graph, const Batch& batch,
   for (std::size_t k = 0; options.weightless != nullptr && k < plan.size(); ++k) {
     plan[k] = {options.weightless->params[k].made, options.weightless->params[k].rows};
   }
+  for (std::size_t k = 0; k < plan.size(); ++k) plan[k] = graph.params[k].frozen ? GradientPlan() : plan[k];
   if (!options.norms || options.weightless != nullptr) return plan;
   const std::vector<bool> norms = find_norms(graph, graph.rows(batch), head);
-  for (std::size_t k = 0; k < plan.size(); ++k) plan[k].whole = !norms[k];
+  for (std::size_t k = 0; k < plan.size(); ++k) plan[k].whole = !norms[k] || graph.params[k].frozen;
   for (const Node& node : graph.nodes) {
     if (!looks_up(node.op)) continue;
     GradientPlan& table = plan[static_cast<std::size_t>(node.params[0].param)];

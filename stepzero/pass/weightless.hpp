@@ -5,6 +5,7 @@
 
 #include "stepzero/graph/graph.hpp"
 #include "stepzero/ops/experts_weightless.hpp"
+#include "stepzero/ops/lora_weightless.hpp"
 #include "stepzero/schemes/scheme.hpp"
 
 namespace stepzero {
@@ -14,7 +15,8 @@ struct Weightless {
     bool made = true;              // false: only `rows` of it exist, one after the other
     std::vector<Index> rows = {};  // ascending
   };
-  std::vector<std::variant<std::monostate, WeightlessLinear, SeenEmbedding, WeightlessExperts>> nodes;  // monostate: the node's own op
+  std::vector<std::variant<std::monostate, WeightlessLinear, WeightlessLora, SeenEmbedding, WeightlessExperts>>
+      nodes;  // monostate: the node's own op
   std::vector<Parameter> params;
   Assignment distributions;
 

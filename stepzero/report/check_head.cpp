@@ -55,7 +55,7 @@ void check_embedding_and_head(const Signal& s, Findings& out) {
     return;
   }
   const ParameterSignal* head = find_role(s, Role::head);
-  if (head == nullptr) return;
+  if (head == nullptr || table->frozen || head->frozen) return;
   const double ratio = best(table->gradient_norm) / best(head->gradient_norm);
   if (!out.want(ratio > 30 || ratio < 1.0 / 30)) return;
   const bool more = ratio > 1;
@@ -73,11 +73,14 @@ void check_embedding_and_head(const Signal& s, Findings& out) {
 void check_one_tensor(const Signal& s, Findings& out) {
   double total = 0;
   const ParameterSignal* largest = nullptr;
+  std::size_t moving = 0;
   for (const ParameterSignal& p : s.parameters) {
+    if (p.frozen || best(p.gradient_norm) == 0) continue;
+    ++moving;
     total += best(p.gradient_norm) * best(p.gradient_norm);
     if (largest == nullptr || best(p.gradient_norm) > best(largest->gradient_norm)) largest = &p;
   }
-  if (s.parameters.size() < 4 || !(total > 0)) return;
+  if (moving < 4 || !(total > 0)) return;
   const double share = best(largest->gradient_norm) * best(largest->gradient_norm) / total;
   if (!out.want(share > 0.5)) return;
   out.push_back(

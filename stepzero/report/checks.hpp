@@ -38,4 +38,7 @@ void check_depth_scaling(const Signal& s, Findings& out);
 void check_gated_scaling(const Signal& s, Findings& out);
 void check_scheme(const Signal& s, Findings& out);
 
+// check_adapters.cpp
+void check_adapters(const Signal& s, Findings& out);
+
 }  // namespace stepzero

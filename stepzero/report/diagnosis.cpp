@@ -50,6 +50,9 @@ constexpr std::array all_diagnoses = std::to_array<Diagnosis>({
     {"scheme-misfit", "the initialization was made for another placement of norms",
      "no norms under a scheme that counts on them; norms after the sum in 18 layers or more without a scheme for that; division by depth "
      "before a norm"},
+    {"adapter-starts-at-zero", "gradients of A are 0 until B moves: adapters begin as nothing",
+     "gradients of all A are exactly 0, and some B has one"},
+    {"adapter-dead", "adapters that cannot learn: neither A nor B has a gradient", "gradients of all A and all B are exactly 0"},
 });
 
 }  // namespace
@@ -80,6 +83,7 @@ void check_all(const Signal& s, Findings& out) {
   check_depth_scaling(s, out);
   check_gated_scaling(s, out);
   check_scheme(s, out);
+  check_adapters(s, out);
 }
 
 }  // namespace

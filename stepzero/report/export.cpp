@@ -136,6 +136,7 @@ std::string to_markdown(const Signal& s, const std::string& command, const std::
       fmt::format("## {}\n\n{} parameters, {} layers, width {}, scheme {}, {} {} {} x {}, {}\n\n", markdown_text(a.name),
                   with_commas(s.parameter_count), a.layers, a.width, markdown_text(s.scheme), a.image > 0 ? "images" : "tokens",
                   markdown_text(s.tokens), s.batch, s.seq_len, s.seeds == 0 ? std::string("predicted") : fmt::format("{} draws", s.seeds));
+  if (s.trainable_count != s.parameter_count) out += adapters_text(s) + "\n\n";
   out += fmt::format("**{}**\n\n", verdict(s.findings));
   for (const Finding& f : s.findings) out += finding_item(f);
   out += fmt::format("{}loss {}, uniform guess {}; gradient norm {}\n", s.findings.empty() ? "" : "\n", number(best(s.loss)),
@@ -145,6 +146,7 @@ std::string to_markdown(const Signal& s, const std::string& command, const std::
            folded(layer_rows(s, stack), fmt::format("{} layers", stack.depth()), stack.layers.size());
   }
   auto largest = s.parameters;
+  std::erase_if(largest, &ParameterSignal::frozen);
   std::ranges::sort(largest, [](const ParameterSignal& x, const ParameterSignal& y) {
     const double a_norm = best(x.gradient_norm), b_norm = best(y.gradient_norm);
     return std::pair(std::isnan(a_norm) ? -INFINITY : -a_norm, x.name) < std::pair(std::isnan(b_norm) ? -INFINITY : -b_norm, y.name);

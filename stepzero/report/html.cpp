@@ -14,8 +14,6 @@ namespace stepzero {
 
 namespace {
 
-constexpr std::string_view slot = "\"STEPZERO_DATA\"";
-
 // Five digits are more than a screen shows, and a third of the bytes.
 Json rounded(double x) { return std::isfinite(x) ? Json(std::strtod(fmt::format("{:.5g}", x).c_str(), nullptr)) : Json(nullptr); }
 Json rounded(const std::optional<double>& x) { return x ? rounded(*x) : Json(nullptr); }
@@ -72,6 +70,7 @@ Json findings(const Signal& s) {
 Json model(const Signal& s) {
   Json out = json(s.architecture, s.parameter_count);
   out["parallel"] = s.architecture.parallel_block;
+  if (s.trainable_count != s.parameter_count) out["trainable"] = s.trainable_count;
   return out;
 }
 
@@ -179,25 +178,9 @@ std::string page_data(const Page& page) {
   data["parameters"] = parameter_table(s);
   data["alternatives"] = Json::array();
   for (const Signal& other : page.alternatives) data["alternatives"].push_back(alternative(other));
-  // ASCII only, and none of the characters that HTML knows
-  std::string out;
-  for (const char c : data.dump(-1, ' ', true, Json::error_handler_t::replace)) {
-    if (c == '<' || c == '>' || c == '&' || c == '\'')
-      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    else
-      out += c;
-  }
-  return out;
+  return embedded(data);
 }
 
-std::string to_html(const Page& page) {
-  const std::string_view text = page_template();
-  const std::size_t at = text.find(slot);
-  STEPZERO_CHECK(at != std::string_view::npos);
-  std::string out(text.substr(0, at));
-  out += page_data(page);
-  out += text.substr(at + slot.size());
-  return out;
-}
+std::string to_html(const Page& page) { return filled(page_template(), page_data(page)); }
 
 }  // namespace stepzero

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "stepzero/report/json_parts.hpp"
 
 namespace stepzero {
@@ -42,6 +44,24 @@ Json json(const Architecture& a, Index parameters) {
           {"changes", a.changes}};
 }
 
+std::string embedded(const Json& json) {
+  std::string out;
+  for (const char c : json.dump(-1, ' ', true, Json::error_handler_t::replace)) {
+    if (c == '<' || c == '>' || c == '&' || c == '\'')
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    else
+      out += c;
+  }
+  return out;
+}
+
+std::string filled(std::string_view page, const std::string& data) {
+  constexpr std::string_view slot = "\"STEPZERO_DATA\"";
+  const std::size_t at = page.find(slot);
+  STEPZERO_CHECK(at != std::string_view::npos);
+  return std::string(page.substr(0, at)) + data + std::string(page.substr(at + slot.size()));
+}
+
 std::string dump(const Json& json) { return json.dump(1, ' ', true, Json::error_handler_t::replace); }
 
 namespace {
@@ -77,7 +97,9 @@ Json json(const AttentionSignal& a) {
 }
 
 Json json(const ParameterSignal& p) {
-  return {{"name", p.name}, {"shape", p.shape}, {"std", json(p.std)}, {"gradient_norm", json(p.gradient_norm)}};
+  Json out = {{"name", p.name}, {"shape", p.shape}, {"std", json(p.std)}, {"gradient_norm", json(p.gradient_norm)}};
+  if (p.frozen) out["frozen"] = true;
+  return out;
 }
 
 Json json(const JacobianSignal& j) { return {{"from", j.from}, {"to", j.to}, {"square", json(j.square)}}; }
@@ -108,6 +130,7 @@ Json of(const Signal& s) {
               {"nodes", json_list(s.nodes)},
               {"attention", json_list(s.attention)},
               {"parameters", json_list(s.parameters)}};
+  if (s.trainable_count != s.parameter_count) out["model"]["trainable"] = s.trainable_count;
   if (s.extension) {
     out["extension"] = {
         {"from", s.extension->from}, {"median", json_number(s.extension->median)}, {"nearly_all", json_number(s.extension->nearly_all)}};

@@ -142,6 +142,7 @@ void add_for_depth(const Signal& s, const Finding& f, Changes& list) {
 
 std::vector<Change> candidates(const Signal& s, const Finding& f) {
   Changes list;
+  if (f.id.starts_with("adapter-")) return list;  // nothing that a scheme or the model could change
   // not of the model: what stores or steps is to be changed
   if (f.id == "fp16-underflow" || f.id == "fp8-range") return list;
   // the scheme means it

@@ -93,6 +93,7 @@ std::string layer_table(const Signal& s, const Stack& stack, const Look& look, b
 
 std::string largest_gradients(const Signal& s, const Look& look) {
   auto largest = s.parameters;
+  std::erase_if(largest, &ParameterSignal::frozen);
   const auto size = [](const ParameterSignal& p) {
     const double norm = best(p.gradient_norm);
     return std::isnan(norm) ? std::numeric_limits<double>::infinity() : norm;  // an order needs numbers
@@ -167,6 +168,14 @@ std::vector<std::size_t> choose_rows(std::size_t n, std::size_t rows) {
   return chosen;
 }
 
+std::string adapters_text(const Signal& s) {
+  const auto adapters = std::ranges::count(s.parameters, Role::lora_down, &ParameterSignal::role);
+  const auto one = std::ranges::find(s.parameters, Role::lora_down, &ParameterSignal::role);
+  const std::string what =
+      one == s.parameters.end() ? "" : fmt::format("adapters of rank {} beside {} matrices: ", one->shape[0], adapters);
+  return fmt::format("{}{} parameters train, the rest is frozen", what, with_commas(s.trainable_count));
+}
+
 std::string header_text(const Signal& s, const Look& look) {
   const Architecture& a = s.architecture;
   std::string out = fmt::format("  {} parameters, {} layers, width {}{}", with_commas(s.parameter_count), a.layers, a.width,
@@ -181,6 +190,7 @@ std::string header_text(const Signal& s, const Look& look) {
                           a.image > 0 ? "images" : "tokens", look.name(s.tokens), s.batch, s.seq_len,
                           how + (s.weightless ? ", weightless" : "")),
               look.width, 0) +
+         (s.trainable_count != s.parameter_count ? wrap(adapters_text(s), look.width, 0) : "") +
          (s.extension
               ? wrap(fmt::format("carried on from {} tokens: the same step from {} to {} missed by {:.2g} % (median), {:.2g} % (99 %)",
                                  s.extension->from, s.extension->from / 2, s.extension->from, 100 * s.extension->median,

@@ -14,6 +14,7 @@ std::string to_text(const Signal& signal, const Look& look, bool full);
 
 // Its parts, for other views.
 std::string header_text(const Signal& signal, const Look& look);
+std::string adapters_text(const Signal& signal);  // how much of a model trains
 std::string findings_text(std::span<const Finding> findings, const Look& look, bool full);
 
 // 124439808 -> "124,439,808"

@@ -22,9 +22,10 @@ Param as_param(const Param& p, const Part& part) {
 
 namespace {
 
-// What the model's own file says of a tensor is what hf asks for. Other schemes speak of matrices: of vectors the file's word stands.
+// What the model's own file says of a tensor is what hf asks for. Other schemes speak of matrices: of vectors the file's word stands,
+// and of adapters what they were added with.
 const Distribution* own_law(const Param& p, const Scheme& scheme) {
-  const bool vector = p.role == Role::gain || p.role == Role::bias || p.role == Role::branch_gain;
+  const bool vector = p.role == Role::gain || p.role == Role::bias || p.role == Role::branch_gain || p.is_adapter();
   return p.law && (vector || scheme.name == "hf") ? &*p.law : nullptr;
 }
 

@@ -14,6 +14,7 @@ Signal describe(const Graph& graph, const Architecture& a, const Batch& batch) {
   Signal signal;
   signal.architecture = a;
   signal.parameter_count = graph.parameter_count();
+  signal.trainable_count = graph.trainable_count();
   signal.batch = batch.sequences;
   signal.seq_len = batch.length;
   for (std::size_t i = 0; i + 1 < graph.nodes.size(); ++i) {  // all but the loss
@@ -21,7 +22,7 @@ Signal describe(const Graph& graph, const Architecture& a, const Batch& batch) {
     signal.nodes.push_back({.name = node.name, .kind = kind_of(node.op), .grade = "measured", .forward = {}, .backward = {}});
     if (has_summary(node.op)) signal.attention.push_back({attention_name(node.name), {}, {}, {}});
   }
-  for (const Param& p : graph.params) signal.parameters.push_back({p.name, p.shape, {}, {}, p.role, p.layer});
+  for (const Param& p : graph.params) signal.parameters.push_back({p.name, p.shape, {}, {}, p.role, p.layer, p.frozen});
   return signal;
 }
 

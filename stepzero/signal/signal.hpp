@@ -43,7 +43,8 @@ struct ParameterSignal {
   std::vector<Index> shape;
   Value std, gradient_norm;
   Role role = Role::gain;
-  int layer = -1;  // block it belongs to, -1 outside the blocks
+  int layer = -1;       // block it belongs to, -1 outside the blocks
+  bool frozen = false;  // not trained: it has no gradient_norm
 };
 
 // Slopes over the depth, per layer: of ln E[x^2] of the stream, of ln of the angle between its tokens (negative: they align),
@@ -68,6 +69,7 @@ struct Extension {
 struct Signal {
   Architecture architecture;
   Index parameter_count = 0;
+  Index trainable_count = 0;  // of parameters that are not frozen
   std::string scheme;
   std::string dtype;  // what the weights drawn were rounded to; empty: float32
   Index batch = 0;
@@ -77,9 +79,9 @@ struct Signal {
   int seeds = 0;
   bool weightless = false;  // sampled without making the weights
   std::optional<Extension> extension;
-  Index sequences_from = 0;  // so many sequences stand for all of the batch; 0: all of them
-  Index kernel_draws = 0;    // that predicted gradients lean on; 0: rules alone
-  Value loss, gradient_norm;
+  Index sequences_from = 0;   // so many sequences stand for all of the batch; 0: all of them
+  Index kernel_draws = 0;     // that predicted gradients lean on; 0: rules alone
+  Value loss, gradient_norm;  // of all parameters that are not frozen
   Growth growth;
   std::vector<NodeSignal> nodes;
   std::vector<AttentionSignal> attention;

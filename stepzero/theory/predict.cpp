@@ -196,6 +196,7 @@ class Recorder {
   void parameters() {
     double total = 0, deviation = 0;
     for (std::size_t i = 0; i < signal_.parameters.size(); ++i) {
+      if (signal_.parameters[i].frozen) continue;
       const double squares = walk_.squares()[i], varies = walk_.deviations()[i];
       Value& norm = signal_.parameters[i].gradient_norm;
       norm.predicted = std::sqrt(squares);

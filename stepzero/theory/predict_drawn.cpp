@@ -118,7 +118,9 @@ Index refine_by_draws(const Graph& graph, const Batch& batch, const Assignment& 
     parallel_for(together, [&](Index i) { slots[static_cast<std::size_t>(i)] = drawer.draw(n + i); });
     for (std::size_t i = 0; i < slots.size(); i += 2) {
       for (std::size_t k = 0; k < nodes.size(); ++k) nodes[k].add(slots[i].nodes[k], slots[i + 1].nodes[k]);
-      for (std::size_t k = 0; k < params.size(); ++k) params[k].add(slots[i].params[k], slots[i + 1].params[k]);
+      for (std::size_t k = 0; k < params.size(); ++k) {
+        if (!graph.params[k].frozen) params[k].add(slots[i].params[k], slots[i + 1].params[k]);
+      }
     }
     n += together;
     if (progress) progress(static_cast<double>(n) / static_cast<double>(affords));
@@ -134,6 +136,7 @@ Index refine_by_draws(const Graph& graph, const Batch& batch, const Assignment& 
   double total = 0;
   const double rounding = 1e-6 * *signal.gradient_norm.predicted;  // a gradient of 0 (the bias of k) stays 0
   for (std::size_t i = 0; i < params.size(); ++i) {
+    if (graph.params[i].frozen) continue;
     double& norm = *signal.parameters[i].gradient_norm.predicted;
     if (norm > rounding) norm = std::sqrt(params[i].meets(norm * norm));
     total += norm * norm;

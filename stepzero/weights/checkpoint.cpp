@@ -49,7 +49,8 @@ std::vector<Shard> plan_shards(const Graph& graph, const CheckpointOptions& opti
     shards.back().bytes += bytes;
   }
   for (std::size_t i = 0; i < shards.size(); ++i) {
-    shards[i].name = shards.size() == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+    shards[i].name = shards.size() == 1 ? options.stem + ".safetensors"
+                                        : fmt::format("{}-{:05}-of-{:05}.safetensors", options.stem, i + 1, shards.size());
   }
   return shards;
 }
@@ -169,13 +170,6 @@ class Maker {
   std::optional<Error> error_;
 };
 
-Expected<void> write_text(const std::string& path, const std::string& text) {
-  auto file = OutputFile::create(path, text.size(), true, false);
-  if (!file) return std::unexpected(file.error());
-  if (auto done = file->write(std::as_bytes(std::span(text))); !done) return done;
-  return file->commit();
-}
-
 std::string index_text(const Graph& graph, const std::vector<Shard>& shards, const CheckpointOptions& options) {
   std::uint64_t total = 0;
   nlohmann::json map = nlohmann::json::object();
@@ -190,7 +184,7 @@ std::string index_text(const Graph& graph, const std::vector<Shard>& shards, con
 
 // The same text in every run, or it belongs to another checkpoint.
 Expected<void> write_config(const CheckpointOptions& options) {
-  const std::string path = (fs::path(options.path) / "config.json").string();
+  const std::string path = (fs::path(options.path) / options.config_name).string();
   constexpr std::uint64_t limit = 16 << 20;
   std::error_code ignored;
   if (!options.replace && fs::exists(path, ignored)) {
@@ -198,7 +192,7 @@ Expected<void> write_config(const CheckpointOptions& options) {
     if (text && *text == options.config) return {};
     return fail(fmt::format("{}: the file exists and says something else", show(path)), "choose another directory, or --force replaces it");
   }
-  return write_text(path, options.config);
+  return write_file(path, options.config);
 }
 
 Expected<void> make_directory(const std::string& path) {
@@ -253,7 +247,7 @@ class Checkpoint {
   // An index, or a file without one, that another checkpoint left here would be taken for ours.
   Expected<void> clear_the_way() const {
     const std::string index = index_path();
-    const std::string single = (fs::path(options_.path) / "model.safetensors").string();
+    const std::string single = (fs::path(options_.path) / (options_.stem + ".safetensors")).string();
     const std::string ours = shards_.size() > 1 ? index_text(graph_, shards_, options_) : "";
     std::error_code ignored;
     for (const std::string& path : {index, single}) {
@@ -269,7 +263,7 @@ class Checkpoint {
     return {};
   }
 
-  [[nodiscard]] std::string index_path() const { return (fs::path(options_.path) / "model.safetensors.index.json").string(); }
+  [[nodiscard]] std::string index_path() const { return (fs::path(options_.path) / (options_.stem + ".safetensors.index.json")).string(); }
 
   Expected<void> write_shard(const Shard& shard, double before, double total) {
     const std::string path = path_of(shard);
@@ -301,7 +295,7 @@ class Checkpoint {
       if (!is_whole(path_of(shard), *layout)) ++report_.shards_missing;
     }
     if (report_.shards_missing > 0 || shards_.size() == 1) return {};
-    return write_text(index_path(), index_text(graph_, shards_, options_));
+    return write_file(index_path(), index_text(graph_, shards_, options_));
   }
 
   const Graph& graph_;

@@ -22,7 +22,9 @@ struct CheckpointOptions {
   std::string only = {};  // a pattern of tensor names: * and ? ; empty: all
   bool replace = false;
   std::map<std::string, std::string> metadata = {};
-  std::string config = {};  // the text of config.json; empty: none is written
+  std::string stem = "model";               // of a directory's files: model.safetensors, model-00001-of-00002.safetensors
+  std::string config = {};                  // the text of the configuration; empty: none is written
+  std::string config_name = "config.json";  // ... of its file
   std::function<void(double bytes, double total)> progress = {};
 };
 

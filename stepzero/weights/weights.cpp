@@ -15,6 +15,7 @@
 #include "stepzero/core/text.hpp"
 #include "stepzero/kernels/to_half.hpp"
 #include "stepzero/models/family.hpp"
+#include "stepzero/models/lora.hpp"
 #include "stepzero/weights/tensor_draw.hpp"
 
 namespace stepzero {
@@ -56,6 +57,18 @@ const CheckpointTensor* find_tensor(const CheckpointFiles& file, const std::stri
   return nullptr;
 }
 
+const CheckpointTensor* find_adapter(const CheckpointFiles& file, const std::string& name, std::string_view optional_prefix) {
+  const std::string_view wrapped = adapter_prefix, end = ".weight";
+  STEPZERO_CHECK(name.starts_with(wrapped) && name.ends_with(end));
+  for (const std::string& spelling : spellings(name.substr(wrapped.size()), optional_prefix)) {
+    const std::string whole = std::string(wrapped) + spelling;
+    for (const char* named : {"", ".default"}) {
+      if (const CheckpointTensor* found = file.find(whole.substr(0, whole.size() - end.size()) + named + std::string(end))) return found;
+    }
+  }
+  return nullptr;
+}
+
 // Buffers and copies that real files carry besides the parameters: causal masks, rotary tables, a tied head.
 bool expected_extra(const std::string& name, bool tied) {
   for (const char* end : {".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", "inv_freq", "position_ids",
@@ -71,12 +84,16 @@ namespace {
 
 using Tensors = std::vector<const CheckpointTensor*>;
 
-// The tensor of each parameter.
-Expected<Tensors> match_tensors(const Graph& graph, const Architecture& a, const CheckpointFiles& file) {
+// The tensor of each parameter of the model, or of each of its adapters'; null for the others.
+Expected<Tensors> match_tensors(const Graph& graph, const Architecture& a, const CheckpointFiles& file, bool adapters) {
   const std::string_view prefix = tensor_names(a).optional_prefix;
   Tensors tensors;
   for (const Param& p : graph.params) {
-    const CheckpointTensor* tensor = find_tensor(file, p.name, prefix);
+    if (p.is_adapter() != adapters) {
+      tensors.push_back(nullptr);
+      continue;
+    }
+    const CheckpointTensor* tensor = adapters ? find_adapter(file, p.name, prefix) : find_tensor(file, p.name, prefix);
     if (tensor == nullptr) {
       return fail(fmt::format("{}: tensor \"{}\" is missing", show(file.path()), show(p.name)), missing_hint(file, p.name));
     }
@@ -149,18 +166,41 @@ WeightMaker drawn_weights(const Graph& graph, const Assignment& laws, std::uint6
   };
 }
 
+namespace {
+
+template <class S>
+Expected<WeightMakerOf<S>> read_weights(const Graph& graph, const Architecture& a, const CheckpointFiles& file, bool adapters,
+                                        std::vector<std::string>& warnings) {
+  auto tensors = match_tensors(graph, a, file, adapters);
+  if (!tensors) return std::unexpected(tensors.error());
+  warnings = warn_of_unused(*tensors, a, file);
+  return [&file, tensors = std::move(*tensors)](std::size_t param, View<S> w) {
+    STEPZERO_CHECK(tensors[param] != nullptr);
+    return read_tensor(file, *tensors[param], numbers_of(w));
+  };
+}
+
+}  // namespace
+
 template <class S>
 Expected<WeightMakerOf<S>> stored_weights(const Graph& graph, const Architecture& a, const CheckpointFiles& file,
                                           std::vector<std::string>& warnings) {
-  auto tensors = match_tensors(graph, a, file);
-  if (!tensors) return std::unexpected(tensors.error());
-  warnings = warn_of_unused(*tensors, a, file);
-  return [&file, tensors = std::move(*tensors)](std::size_t param, View<S> w) { return read_tensor(file, *tensors[param], numbers_of(w)); };
+  return read_weights<S>(graph, a, file, false, warnings);
+}
+
+template <class S>
+Expected<WeightMakerOf<S>> adapter_weights(const Graph& graph, const Architecture& a, const CheckpointFiles& file,
+                                           std::vector<std::string>& warnings) {
+  return read_weights<S>(graph, a, file, true, warnings);
 }
 
 template Expected<WeightMakerOf<float>> stored_weights(const Graph&, const Architecture&, const CheckpointFiles&,
                                                        std::vector<std::string>&);
 template Expected<WeightMakerOf<double>> stored_weights(const Graph&, const Architecture&, const CheckpointFiles&,
                                                         std::vector<std::string>&);
+template Expected<WeightMakerOf<float>> adapter_weights(const Graph&, const Architecture&, const CheckpointFiles&,
+                                                        std::vector<std::string>&);
+template Expected<WeightMakerOf<double>> adapter_weights(const Graph&, const Architecture&, const CheckpointFiles&,
+                                                         std::vector<std::string>&);
 
 }  // namespace stepzero

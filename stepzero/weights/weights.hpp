@@ -22,14 +22,22 @@ using WeightMaker = WeightMakerOf<float>;
 // Drawn, and rounded to what a file of this type would hold. The graph and the laws must outlive it.
 WeightMaker drawn_weights(const Graph& graph, const Assignment& laws, std::uint64_t seed, DType dtype = DType::F32);
 
-// Read from a checkpoint, which must outlive it. Every tensor of the graph must be there, in its shape; warns of tensors that
-// are not used.
+// Read from a checkpoint, which must outlive it: the parameters of the model, but not those of adapters. Every tensor must be there, in
+// its shape; warns of tensors that are not used.
 template <class S = float>
 Expected<WeightMakerOf<S>> stored_weights(const Graph& graph, const Architecture& a, const CheckpointFiles& file,
                                           std::vector<std::string>& warnings);
 
+// The same for the parameters of adapters, and only those.
+template <class S = float>
+Expected<WeightMakerOf<S>> adapter_weights(const Graph& graph, const Architecture& a, const CheckpointFiles& file,
+                                           std::vector<std::string>& warnings);
+
 // The tensor under this name, or under another that files give it. Null: none.
 const CheckpointTensor* find_tensor(const CheckpointFiles& file, const std::string& name, std::string_view optional_prefix);
+
+// That of an adapter's parameter.
+const CheckpointTensor* find_adapter(const CheckpointFiles& file, const std::string& name, std::string_view optional_prefix);
 
 bool expected_extra(const std::string& name, bool tied);
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 WORDS = ("What", "Shapes", "Forward", "Backward", "Push", "Pull", "Assumes")
 NOT_OPS = {"op.hpp", "all.hpp", "moments.hpp", "function_kernel.hpp", "heads.hpp", "attention_sight.hpp", "attention_turn.hpp", "attention_moments.hpp", "kernel_draw.hpp", "attention_expect.hpp",
-           "head_tools.hpp", "attention_heads.hpp", "single_draw.hpp", "head_variance.hpp", "drawn_sums.hpp", "experts_routing.hpp", "experts_weightless.hpp", "window.hpp", "drawn_channels.hpp"}  # the contract, the list, and what ops share
+           "head_tools.hpp", "attention_heads.hpp", "single_draw.hpp", "head_variance.hpp", "drawn_sums.hpp", "experts_routing.hpp", "experts_weightless.hpp", "lora_weightless.hpp", "window.hpp", "drawn_channels.hpp"}  # the contract, the list, and what ops share
 PAGE = re.compile(r"Derived in (docs/derivations/\w+\.md)")
 DEFINED = re.compile(r"^(.*?\S)\s{2,}\((\d+)\)(?:\s{2,}.*)?$")  # "Forward    Y = S E,   ...      (1)"
 MENTIONED = re.compile(r"(?<![\w)\]])\((\d+)\)")

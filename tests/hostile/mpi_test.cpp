@@ -47,6 +47,20 @@ class Mpi : public ::testing::Test {
   Scratch scratch_;
 };
 
+TEST_F(Mpi, RunsOfATrainingAreSpreadOverProcesses) {
+  const std::string arguments =
+      "train gpt2 --set layers=1 --set width=16 --set heads=2 --seq-len 8 --batch 2 --steps 5 --seeds 3 --compare-schemes xavier-normal "
+      "--csv -";
+  const Result one = shell(STEPZERO_PROGRAM " " + arguments, scratch_);
+  ASSERT_EQ(one.code, 0) << one.err;
+  EXPECT_EQ(occurrences(one.out, "\n"), 1U + 2 * 3 * 6);
+  for (const int n : {2, 4}) {
+    const Result all = shell(ranks(n, arguments), scratch_);
+    EXPECT_EQ(all.code, 0) << all.err;
+    EXPECT_EQ(all.out, one.out) << n << " processes";
+  }
+}
+
 TEST_F(Mpi, SameResultFromAnyNumberOfProcesses) {
   for (const std::string more : {"--seeds 5", "--seeds 2 --weightless", "--until-stderr 20% --stream"}) {
     const std::string arguments = "measure" + tiny_pass + more;

@@ -41,6 +41,8 @@ std::vector<FluctuationCase> fluctuation_cases() {
   constexpr Index n = 300;
   return {
       {"linear", Linear{.in = n, .out = n}, {n}, {{0, 1.0 / n}}},
+      // half of the square goes through a place of 20 channels
+      {"lora", LoraLinear{.base = {.in = n, .out = n}, .rank = 20}, {n}, {{0, 0.5 / n}, {0, 1.0 / n}, {0, 0.5 / 20}}},
       {"layer_norm", LayerNorm{.width = wide}, {wide}, {{1, 0}, {0, 0}}},
       {"rms_norm", RmsNorm{.width = wide}, {wide}, {{1, 0}}},
       {"relu", Elementwise<Relu>{.width = wide}},

@@ -9,6 +9,7 @@
 
 #include "stepzero/io/tokens.hpp"
 #include "stepzero/models/build.hpp"
+#include "stepzero/models/lora.hpp"
 #include "stepzero/models/model.hpp"
 #include "stepzero/pass/fill_pass.hpp"
 #include "stepzero/pass/measure.hpp"
@@ -23,6 +24,7 @@ struct WeightlessCase {
   std::string scheme = "xavier-normal";
   Index length = 32;
   Index sequences = 1;
+  std::string lora = {};
 };
 
 struct Comparison {
@@ -97,7 +99,8 @@ struct Draws {
 
 inline Draws draw_ensemble(const WeightlessCase& c, bool weightless, int seeds, std::uint64_t first_seed, const Mutant& mutant = {}) {
   const Architecture a = architecture_of(c);
-  const Graph graph = build_graph(a);
+  Graph graph = build_graph(a);
+  if (!c.lora.empty()) add_adapters(graph, parse_lora(c.lora).value()).value();
   const Batch batch = batch_of(c, a);
   const Scheme& scheme = **find_scheme(c.scheme);
   const auto distributions = distributions_of(graph, a, scheme);
@@ -199,6 +202,16 @@ inline std::vector<WeightlessCase> weightless_cases() {
        .set = llama({"window=5", "kv_heads=8"}),
        .length = 24,
        .sequences = 2},
+      {.name = "LLaMA with adapters of rank 4",
+       .preset = "llama-2-7b",
+       .set = llama({}),
+       .scheme = "he",
+       .length = 40,
+       .lora = "rank=4,alpha=8,roles=query,value,ffn_out,b_std=0.2"},
+      {.name = "GPT-2 with adapters beside fused q, k, v, stored (in, out)",
+       .preset = "gpt2",
+       .set = gpt2({}),
+       .lora = "rank=4,alpha=8,roles=query_key_value,b_std=0.2"},
   };
 }
 

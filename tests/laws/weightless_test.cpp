@@ -373,6 +373,34 @@ TEST(WeightlessLaw, HoldsForExperts) {
   }
 }
 
+// Two cases, and what an adapter's own mistakes would do to their laws.
+TEST(WeightlessLaw, HoldsForAdapters) {
+  const OneThread quiet;
+  const Mutant wrong_matrix = [](const Graph&, Weightless& w) {
+    for (auto& node : w.nodes) {
+      if (auto* lora = std::get_if<WeightlessLora>(&node)) lora->base.s *= 1.05;
+    }
+  };
+  const Mutant wrong_neighbour = [](const Graph&, Weightless& w) {
+    for (auto& node : w.nodes) {
+      if (auto* lora = std::get_if<WeightlessLora>(&node)) lora->op.scale *= 1.2;
+    }
+  };
+  std::size_t seen = 0;
+  for (const WeightlessCase& c : weightless_cases()) {
+    if (c.lora.empty()) continue;
+    ++seen;
+    const Draws real = real_ensemble(c, 150);
+    const Agreement agreement = compare(real, weightless_ensemble(c, 150));
+    EXPECT_TRUE(agreement.largest <= 5) << c.name << ": " << agreement.largest_at << "\n" << table_of(agreement);
+    EXPECT_TRUE(agreement.rms_mean <= 1.5 && agreement.rms_variance <= 1.5)
+        << c.name << " " << agreement.rms_mean << " " << agreement.rms_variance;
+    EXPECT_GT(compare(real, weightless_ensemble(c, 150, wrong_matrix)).largest, 6) << c.name;
+    EXPECT_GT(compare(real, weightless_ensemble(c, 150, wrong_neighbour)).largest, 6) << c.name;
+  }
+  EXPECT_EQ(seen, 2U);
+}
+
 TEST(WeightlessLaw, SeesMutantsOfExperts) {
   const OneThread quiet;
   const WeightlessCase c = weightless_cases()[9];

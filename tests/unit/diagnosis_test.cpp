@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "stepzero/graph/role_names.hpp"
 #include "stepzero/report/depth.hpp"
 #include "stepzero/report/remedies.hpp"
 #include "tests/unit/healthy_signal.hpp"
@@ -94,6 +95,14 @@ void untie(Signal& s) {
   s.parameters.push_back(head);
 }
 
+// An adapter beside a matrix, whose A and B have gradients of these norms.
+void add_adapter(Signal& s, double down, double up) {
+  for (const auto& [role, norm] : {std::pair(Role::lora_down, down), std::pair(Role::lora_up, up)}) {
+    s.parameters.push_back({.name = to_string(role), .shape = {8, 8}, .std = {}, .gradient_norm = {}, .role = role});
+    set(s.parameters.back().gradient_norm, norm);
+  }
+}
+
 // A gated model whose up, gate and down projections can be set apart.
 void make_gated(Signal& s) {
   s.architecture.gated = true;
@@ -161,6 +170,8 @@ std::vector<Case> cases() {
          s.architecture.norm = NormKind::none;
          s.scheme = "t-fixup";
        }},
+      {"adapter-starts-at-zero", [](Signal& s) { add_adapter(s, 0, 0.1); }, [](Signal& s) { add_adapter(s, 1e-9, 0.1); }},
+      {"adapter-dead", [](Signal& s) { add_adapter(s, 0, 0); }, [](Signal& s) { add_adapter(s, 0, 1e-9); }},
   };
 }
 

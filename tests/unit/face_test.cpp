@@ -51,6 +51,23 @@ struct StopAt {
   bool operator()() const { return ++*asked >= n; }
 };
 
+TEST(Face, PutsAdaptersBesideAModel) {
+  ModelRequest request = small;
+  request.lora = "rank=2,alpha=4";
+  const Model model = load(request);
+  const auto signal = model.measure({.input = short_text});
+  ASSERT_TRUE(signal);
+  EXPECT_EQ(signal->trainable_count, 2 * (2 * 32 + 96 * 2));
+  EXPECT_TRUE(signal->parameters.front().frozen);
+  const Folder folder;
+  ASSERT_TRUE(model.init({.path = folder / "adapter"}));
+  const auto read = load().measure({.input = short_text, .adapter = folder / "adapter"});
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(*read->gradient_norm.measured, *signal->gradient_norm.measured);
+  request.lora = "roles=gain";
+  EXPECT_FALSE(Model::load(request));
+}
+
 TEST(Face, LoadsAModel) {
   const Model model = load();
   EXPECT_EQ(model.architecture().layers, 2);

@@ -43,7 +43,7 @@ std::vector<Example> larger_examples() {
       {"linear-conv1d", Linear{.in = 96, .out = 288, .bias = true, .storage = Storage::in_out}, {96}},
       {"linear-pieces", Linear{.in = 96, .out = 96, .bias = true, .pieces = 4}, {96}},
       {"linear-head", Linear{.in = 96, .out = 401}, {96}},
-      {"lora", LoraLinear{.in = 96, .out = 96, .rank = 8, .alpha = 16, .bias = true}, {96}},
+      {"lora", LoraLinear{.base = {.in = 96, .out = 96, .bias = true}, .rank = 8, .scale = 2}, {96}},
       {"layer-norm", LayerNorm{.width = 96}, {96}},
       {"layer-norm-wide", LayerNorm{.width = 401}, {401}},
       {"rms-norm", RmsNorm{.width = 96, .unit_offset = true}, {96}},

@@ -31,11 +31,12 @@ class Train : public ::testing::Test {
     w.values = values(pass);
     return w;
   }
-  std::vector<std::vector<float>> after(const TrainOptions& options) {
-    Pass<float> pass(model_.graph, model_.batch);
-    draw_weights(pass, model_.graph, model_.laws, 7);
-    course_ = train(pass, model_.graph, options, [](int) {});
-    return values(pass);
+  std::vector<std::vector<float>> after(const TrainOptions& options, int steps = 1) {
+    TrainRun<float> run(model_.graph, model_.batch, options, [](int, int) {});
+    draw_weights(run.pass(), model_.graph, model_.laws, 7);
+    course_.clear();
+    while (run.updates() < steps) course_.push_back(run.step());
+    return values(run.pass());
   }
   std::vector<std::vector<float>> values(Pass<float>& pass) const {
     std::vector<std::vector<float>> all;
@@ -70,50 +71,70 @@ class Train : public ::testing::Test {
   std::vector<TrainStep> course_;
 };
 
+TrainOptions sgd(double rate, double clip = 0, double momentum = 0) {
+  return {.optimizer = settled({.name = "sgd", .rate = rate, .momentum = momentum, .clip = clip}).value()};
+}
+
 TEST_F(Train, SgdStepsAlongTheGradient) {
-  expect_step({.optimiser = Optimiser::sgd, .steps = 1, .rate = 0.5}, [](std::size_t, double g, double) { return 0.5 * g; });
+  expect_step(sgd(0.5), [](std::size_t, double g, double) { return 0.5 * g; });
   EXPECT_NEAR(course_[0].gradient_norm, norm_of_gradient(), 1e-5);
 }
 
 TEST_F(Train, AdamWsFirstStepIsTheSignAndTheDecay) {
-  const TrainOptions options{.steps = 1, .rate = 0.01, .eps = 1e-12, .weight_decay = 0.3};
-  expect_step(options, [&](std::size_t i, double g, double w) {
-    const double sign = std::abs(g) < 1e-9 ? g / (std::abs(g) + 1e-12) : g < 0 ? -1 : 1;
-    return 0.01 * sign + (model_.graph.params[i].rows() > 1 ? 0.01 * 0.3 * w : 0);
-  });
+  for (const bool matrices : {false, true}) {
+    const OptimizerOptions adamw{.rate = 0.01, .eps = 1e-12, .decay = 0.3, .decay_matrices = matrices};
+    expect_step({.optimizer = settled(adamw).value()}, [&](std::size_t i, double g, double w) {
+      const double sign = std::abs(g) < 1e-9 ? g / (std::abs(g) + 1e-12) : g < 0 ? -1 : 1;
+      return 0.01 * sign + (!matrices || model_.graph.params[i].rows() > 1 ? 0.01 * 0.3 * w : 0);
+    });
+  }
 }
 
 TEST_F(Train, ClippingShrinksTheWholeGradient) {
   const double norm = norm_of_gradient();
-  expect_step({.optimiser = Optimiser::sgd, .steps = 1, .rate = 1, .clip = norm / 4}, [](std::size_t, double g, double) { return g / 4; });
-  expect_step({.optimiser = Optimiser::sgd, .steps = 1, .rate = 1, .clip = norm * 4}, [](std::size_t, double g, double) { return g; });
+  expect_step(sgd(1, norm / 4), [](std::size_t, double g, double) { return g / 4; });
+  expect_step(sgd(1, norm * 4), [](std::size_t, double g, double) { return g; });
 }
 
 TEST_F(Train, WarmupStartsSmall) {
-  expect_step({.optimiser = Optimiser::sgd, .steps = 1, .rate = 1, .warmup = 10}, [](std::size_t, double g, double) { return g / 10; });
+  TrainOptions options = sgd(1);
+  options.schedule.warmup = 10;
+  expect_step(options, [](std::size_t, double g, double) { return g / 10; });
+  EXPECT_EQ(course_[0].rate, 0.1);
 }
 
 TEST_F(Train, LayersDecayFromEitherEnd) {
   for (const bool from_output : {false, true}) {
-    const TrainOptions options{.optimiser = Optimiser::sgd, .steps = 1, .rate = 1, .layer_decay = 0.5, .from_output = from_output};
+    TrainOptions options = sgd(1);
+    options.rates = claims::layer_decay(2, 0.5, from_output);
     const auto share = [&](Role role, int layer) {
       Param p;
       p.role = role;
       p.layer = layer;
-      return layer_share(p, 2, options);
+      return options.rates.apply(p, {.rate = 1, .decay = 0, .eps = 0}).rate;
     };
     EXPECT_EQ(share(Role::token_embedding, -1), from_output ? 0.125 : 1);
     EXPECT_EQ(share(Role::query, 0), from_output ? 0.25 : 0.5);
     EXPECT_EQ(share(Role::query, 1), from_output ? 0.5 : 0.25);
     EXPECT_EQ(share(Role::head, -1), from_output ? 1 : 0.125);
-    expect_step(options, [&](std::size_t i, double g, double) { return layer_share(model_.graph.params[i], 2, options) * g; });
+    expect_step(options, [&](std::size_t i, double g, double) {
+      const Param& p = model_.graph.params[i];
+      return share(p.role, p.layer) * g;
+    });
   }
+}
+
+TEST_F(Train, PartsOfABatchMakeTheirMean) {
+  TrainOptions options = sgd(0.5);
+  options.accumulate = 3;
+  expect_step(options, [](std::size_t, double g, double) { return 0.5 * g; });  // the same batch three times
+  EXPECT_NEAR(course_[0].gradient_norm, norm_of_gradient(), 1e-5);
 }
 
 TEST_F(Train, MomentumAddsTheStepBefore) {
   const Weights before = start();
-  const auto one = after({.optimiser = Optimiser::sgd, .steps = 1, .rate = 1e-3, .momentum = 0.9});
-  const auto two = after({.optimiser = Optimiser::sgd, .steps = 2, .rate = 1e-3, .momentum = 0.9});
+  const auto one = after(sgd(1e-3, 0, 0.9));
+  const auto two = after(sgd(1e-3, 0, 0.9), 2);
   double first = 0, second = 0, together = 0;  // the gradient hardly changes: the second step is 1.9 times the first
   for (std::size_t i = 0; i < one.size(); ++i) {
     for (std::size_t k = 0; k < one[i].size(); ++k) {
@@ -131,7 +152,7 @@ TEST(TrainRuns, LearnATaskThatNeedsAttention) {
   using namespace claims;
   const Settings settings(3, {});
   const Task task{.vocab = 8, .length = 8, .sequences = 8};
-  const TrainOptions options{.steps = 80, .rate = 3e-3, .clip = 1, .warmup = 5};
+  const Training options{.steps = 80, .rate = 3e-3};
   const Course learns = train_runs({.set = {"width=32", "heads=2", "position=sinusoidal", "layers=3"}}, task, options, settings, 2);
   const Course blind =
       train_runs({.set = {"width=32", "heads=2", "position=sinusoidal", "layers=3", "window=1"}}, task, options, settings, 2);
@@ -143,12 +164,15 @@ TEST(TrainRuns, LearnATaskThatNeedsAttention) {
 
 TEST(TrainRuns, EndsWhereTheLossIsNotFinite) {
   const claims::Model m = claims::make_model({.set = {"layers=1", "width=8", "heads=2", "vocab=11"}, .tokens = 5});
-  Pass<float> pass(m.graph, m.batch);
-  draw_weights(pass, m.graph, m.laws, 7);
-  pass.weight(0)(0, 0) = std::numeric_limits<float>::quiet_NaN();
-  const auto course = train(pass, m.graph, {.steps = 10}, [](int) {});
-  ASSERT_EQ(course.size(), 1U);
-  EXPECT_FALSE(std::isfinite(course[0].loss));
+  TrainRun<float> run(m.graph, m.batch, sgd(0.1), [](int, int) {});
+  draw_weights(run.pass(), m.graph, m.laws, 7);
+  for (std::size_t i = 0; i < m.graph.params.size(); ++i) {
+    if (m.graph.params[i].role == Role::value) run.pass().weight(static_cast<int>(i))(0, 0) = std::numeric_limits<float>::infinity();
+  }
+  EXPECT_FALSE(std::isfinite(run.step().loss));
+  EXPECT_TRUE(run.over());
+  EXPECT_EQ(run.updates(), 0);
+  EXPECT_EQ(run.where(), "blocks.0.attn.v");
 }
 
 }  // namespace

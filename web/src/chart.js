@@ -152,7 +152,7 @@ function optionsOf(chart, width, box) {
     cursor: { x: true, y: false, drag: { x: false, y: false, setScale: false }, points: { size: 7, fill: color('surface') } },
     scales: { x: { time: false, range: [-0.02 * count, count * 1.02] }, y: { distr: chart.log ? 3 : 1, range: () => extent(chart) } },
     axes: [
-      { ...axis, grid: { show: false }, size: 30, values: (u, ticks) => ticks.map((t) => (Number.isInteger(t) ? chart.labels[t]?.replace(/^layer /, '') ?? '' : '')) },
+      { ...axis, grid: { show: false }, size: 30, values: (u, ticks) => ticks.map((t) => (Number.isInteger(t) ? chart.labels[t]?.replace(/^(layer|update) /, '') ?? '' : '')) },
       { ...axis, size: 56, splits: chart.log ? () => logSplits(...extent(chart)) : undefined, values: (u, ticks) => ticks.map((t) => (chart.log ? tick(t) : number(t, 3))) },
     ],
     series: seriesOf(chart),

@@ -20,7 +20,7 @@ function depthFacts() {
 function header() {
   const { model, input } = data;
   const facts = [
-    `${amount(model.parameters)} parameters`, ...depthFacts(), `width ${model.width}`,
+    `${amount(model.parameters)} parameters`, ...(model.trainable === undefined ? [] : [`${amount(model.trainable)} of them train`]), ...depthFacts(), `width ${model.width}`,
     isImages ? '' : model.kv_heads && model.kv_heads !== model.heads ? `${model.heads} heads on ${model.kv_heads}` : `${model.heads} heads`,
     isImages ? (model.norm === 'none' ? 'no norms' : model.norm) : model.norm === 'none' ? 'no norms' : `${model.norm_placement}-norm`, `${model.gated ? 'gated ' : ''}${model.activation.replace(/_/g, ' ')}`, isImages ? '' : model.tied ? 'tied head' : 'own head'].filter(Boolean);
   const theory = data.carried_on_from ? `predicted by theory, carried on from ${data.carried_on_from} tokens` : 'predicted by theory';

@@ -6,16 +6,17 @@ import { best, middle, number } from './format.js';
 
 const colors = ['accent', 'over-1', 'over-2', 'over-3', 'over-4', 'over-5', 'ink'];
 // as graph/role_names.cpp calls them; what is not here lies outside the layers, or is a vector
-const order = ['query, key, value', 'query', 'key', 'value', 'attention output', 'feed-forward, gate', 'feed-forward, in (up)', 'feed-forward, out (down)', 'router', 'other'];
+const order = ['query, key, value', 'query', 'key', 'value', 'attention output', 'feed-forward, gate', 'feed-forward, in (up)', 'feed-forward, out (down)', 'router', 'adapter, A', 'adapter, B', 'other'];
 
 function byRole() {
   const { role, layer, gradient } = data.parameters;
   const layers = Math.max(...layer) + 1;
   const squares = new Map();
   role.forEach((name, i) => {
-    if (layer[i] < 0 || !order.includes(name)) return;
+    const norm = bestOf(gradient, i);
+    if (layer[i] < 0 || !order.includes(name) || norm == null) return; // frozen ones have none
     if (!squares.has(name)) squares.set(name, new Array(layers).fill(0));
-    squares.get(name)[layer[i]] += (bestOf(gradient, i) || 0) ** 2;
+    squares.get(name)[layer[i]] += norm ** 2;
   });
   const lines = order.filter((name) => squares.has(name)).map((name, k) => ({
     name: isImages ? name.replace(/^feed-forward, .*/, 'matrices of a stage') : name, color: colors[k % colors.length], thin: true, values: squares.get(name).map((x) => (x > 0 ? Math.sqrt(x) : null)) }));

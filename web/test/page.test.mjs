@@ -248,6 +248,27 @@ test('deep models', async (browser) => {
   return opened;
 });
 
+test('the page of a training', async (browser) => {
+  const file = join(folder, 'train.html');
+  execFileSync(program, ['train', 'gpt2', ...small.slice(0, 4), '--set', 'layers=3', '--seq-len', '16', '--steps', '30', '--seeds', '2', '--compare-schemes', 'xavier-normal', '--html', file], { stdio: 'pipe' });
+  const a = await open(browser, file);
+  assert.match(await a.page.textContent('#verdict'), /4 runs: 4 fine/);
+  for (const place of ['#loss .chart:nth-child(1)', '#loss .chart:nth-child(2)', '#depth .chart:nth-child(1)', '#depth .chart:nth-child(4)']) {
+    assert.ok((await pixels(a.page, `${place} canvas`)).drawn > 2000, `${place} is empty`);
+  }
+  assert.equal((await a.page.$$('#runs tbody tr')).length, 4);
+  const said = () => a.page.getAttribute('#depth .chart:nth-child(1) .plot', 'aria-label');
+  const before = await said();
+  await a.page.click('#depth .choice button:nth-child(2)');
+  await a.page.waitForTimeout(50);
+  assert.notEqual(await said(), before, 'another scheme, the same lines');
+  await shot(a.page, 'train', { fullPage: true });
+  const phone = await open(browser, file, { width: 390, height: 800, dark: true, touch: true });
+  assert.ok(await phone.page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'wider than the screen');
+  await shot(phone.page, 'train-phone', { fullPage: true });
+  return [a, phone];
+});
+
 const browser = await launch();
 let failed = 0;
 for (const [name, run] of tests) {

@@ -21,17 +21,22 @@ inline Fluctuation through_matrix(const DownWire& x, Index out) {
   return f;
 }
 
-// dx: its part along x is known, <dx, x> = <dy, y>. dW: smaller, since the gradient is small where x is large (damp), and larger by the
-// covariance of K and G that attention has found (weight_gain).
-inline Pulled back_through_matrix(const PullDoor& p, Pulled up, Index in, std::size_t matrices) {
+// dW: smaller, since the gradient is small where x is large (damp; to first order, and never below 0), and larger by the covariance of K
+// and G that attention has found (weight_gain).
+inline double weight_factor(const PullDoor& p) {
   const DownWire& x = *p.x[0];
+  const double less = p.dy.r.damp * (x.f.token_drift + x.own_sampling());
+  return p.dy.r.weight_gain * (less < 0.5 ? 1 - less : 0.25 / less);
+}
+
+// dx: its part along x is known, <dx, x> = <dy, y>.
+inline Pulled back_through_matrix(const PullDoor& p, Pulled up, Index in, std::size_t matrices) {
   const Response& r = p.dy.r;
   const double n = static_cast<double>(in);
   up.dx[0].G = up.dx[0].G.scaled(1 + (r.along - 1) / n);
   up.dx[0].r = {.along = r.along, .twin = r.twin, .damp = r.damp, .stretch = r.stretch};
   up.spread = {{.level = 2 * p.dy.G.sameness() / n, .noise = 1 / n}};
-  const double less = r.damp * (x.f.token_drift + x.own_sampling());
-  for (std::size_t i = 0; i < matrices; ++i) up.dtheta[i] *= r.weight_gain * (1 - less);
+  for (std::size_t i = 0; i < matrices; ++i) up.dtheta[i] *= weight_factor(p);
   return up;
 }
 
@@ -40,8 +45,24 @@ inline Pulled pull_finite(const Linear& op, const PullDoor& p) {
   return back_through_matrix(p, op.pull(p), op.in, static_cast<std::size_t>(op.pieces));
 }
 
-inline DownWire push_finite(const LoraLinear& op, const PushDoor& p) { return {op.push(p), through_matrix(*p.x[0], op.out)}; }
-inline Pulled pull_finite(const LoraLinear& op, const PullDoor& p) { return back_through_matrix(p, op.pull(p), op.in, 3); }
+// The low rank is a place of r channels: what goes through it, a share s of the square, has their noise, and all output channels see one
+// draw of their size.
+inline DownWire push_finite(const LoraLinear& op, const PushDoor& p) {
+  DownWire y{op.push(p), through_matrix(*p.x[0], op.base.out)};
+  const double share = op.low_share(p.theta), narrow = share * share / static_cast<double>(op.rank);
+  y.f.noise += narrow;
+  y.f.drift += 2 * narrow * p.x[0]->K.sameness();
+  y.f.token_drift += 2 * narrow;
+  return y;
+}
+inline Pulled pull_finite(const LoraLinear& op, const PullDoor& p) {
+  Pulled up = back_through_matrix(p, op.pull(p), op.base.in, static_cast<std::size_t>(op.base.pieces));
+  for (std::size_t i = op.first(); i < up.dtheta.size(); ++i) up.dtheta[i] *= weight_factor(p);
+  const double share = op.low_share(p.theta), narrow = share * share / static_cast<double>(op.rank);
+  up.spread[0].level += 2 * narrow * p.dy.G.sameness();
+  up.spread[0].noise += narrow;
+  return up;
+}
 
 // A place sees several pixels, so the mean square of all of them counts. Rows of the output are not those of the input: no response of
 // single rows is carried up.
