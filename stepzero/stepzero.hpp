@@ -42,7 +42,7 @@ struct Watch {
 };
 
 struct ModelRequest {
-  std::string model;                  // a preset, a config.json, or a directory that holds one
+  std::string model;                  // a preset, a config.json, a directory that holds one, or an architecture file
   std::vector<std::string> set = {};  // "layers=4": overrides a field of the architecture
   std::string scheme = "hf";          // how weights are drawn
   std::string like = {};              // read the config.json as one of this family

@@ -12,6 +12,7 @@
 #include "stepzero/core/text.hpp"
 #include "stepzero/models/config_export.hpp"
 #include "stepzero/models/model.hpp"
+#include "stepzero/models/own_file.hpp"
 #include "stepzero/weights/adapter.hpp"
 
 namespace stepzero {
@@ -36,9 +37,16 @@ Expected<std::string> config_of(const ModelRequest& model, const Architecture& a
   auto config = model_config(model.model);
   if (!config) return std::unexpected(config.error());
   nlohmann::ordered_json& c = *config;
+  std::vector<std::string> set;
+  if (a.own) {  // a file of its own has no keys for what --set says
+    for (const std::string& assignment : a.own->set) set.push_back(assignment);
+    if (!a.own->is_graph) c["set"] = set;
+    c["torch_dtype"] = torch_name(dtype);
+    c["stepzero"] = {{"version", version()}, {"scheme", model.scheme}, {"seed", request.seed}};
+    return c.dump(2) + "\n";
+  }
   if (!model.like.empty()) c["model_type"] = a.family;
   c["torch_dtype"] = torch_name(dtype);
-  std::vector<std::string> set;
   if (c.contains("stepzero") && c["stepzero"].contains("set")) set = c["stepzero"]["set"].get<std::vector<std::string>>();
   c.erase("stepzero");
   set.insert(set.end(), model.set.begin(), model.set.end());

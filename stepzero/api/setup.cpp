@@ -26,7 +26,7 @@ Expected<Architecture> find_architecture(const std::string& model, const std::ve
   for (const std::string& assignment : set) {
     if (auto done = set_field(*a, assignment); !done) return std::unexpected(done.error());
   }
-  if (auto done = resolve(*a); !done) return about(*a, done.error());
+  if (auto done = resolve(*a); !done) return a->own ? std::unexpected(done.error()) : about(*a, done.error());
   return a;
 }
 

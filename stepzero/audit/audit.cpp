@@ -10,6 +10,7 @@
 
 #include "stepzero/audit/audit_findings.hpp"
 #include "stepzero/audit/std_names.hpp"
+#include "stepzero/graph/sources.hpp"
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/make_input.hpp"
 #include "stepzero/theory/predict.hpp"
@@ -134,6 +135,7 @@ void predict_consequences(const Subject& s, const SchemeMatch& match, const Cens
       std::ranges::any_of(census_of, [](const TensorCensus* c) { return c != nullptr && c->whole.nans + c->whole.infs > 0; });
   if (!s.missing.empty() || !s.misfits.empty() || broken) return;
   const Graph running = build_graph(a);
+  if (!check_sources(running)) return;  // no theory of it
   constexpr Index tokens = 128;
   const auto batch = make_input(a, {.length = a.image > 0 ? 0 : std::min(tokens, a.positions), .sequences = 1});
   if (!batch) return;

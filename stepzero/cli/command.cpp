@@ -66,7 +66,7 @@ std::string check_fraction(const std::string& text) {
 
 void CommonFlags::declare_model(CLI::App& app) {
   verb = &app;
-  app.add_option("MODEL", model, "a preset (stepzero models), a Hugging Face config.json, or a directory that holds one")->required();
+  app.add_option("MODEL", model, "a preset (stepzero models), a Hugging Face config.json, a directory that holds one, or an architecture file")->required();
   app.add_option("--like", like, "read the config.json as one of this family, whatever model_type it names");
   app.add_option("--scheme", scheme, "how weights are drawn (stepzero schemes)")->capture_default_str();
   app.add_option("--seq-len", seq_len, "tokens in a sequence [128, or the tokens file's]")

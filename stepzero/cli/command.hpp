@@ -96,6 +96,7 @@ void declare_audit(CLI::App& app, int& exit_code);
 void declare_diff(CLI::App& app, int& exit_code);
 void declare_claims(CLI::App& app, int& exit_code);
 void declare_explain(CLI::App& app, int& exit_code);
+void declare_describe(CLI::App& app, int& exit_code);
 void declare_lists(CLI::App& app, int& exit_code);  // models, schemes
 
 }  // namespace stepzero::cli

@@ -123,6 +123,7 @@ int run(int argc, char** argv) {
   cli::declare_diff(app, exit_code);
   cli::declare_claims(app, exit_code);
   cli::declare_explain(app, exit_code);
+  cli::declare_describe(app, exit_code);
   cli::declare_lists(app, exit_code);
   cli::declare_shell(app, exit_code);
   if (words.empty()) return cli::print(app.help());

@@ -58,7 +58,7 @@ struct Param {
   bool in_out = false;                   // a matrix stored (in, out)
   bool conv = false;                     // the kernel of a convolution: a row for each channel it makes
   bool frozen = false;                   // not trained: a pass makes no gradient of it, and the global norm leaves it out
-  std::optional<Distribution> law = {};  // drawn so whatever the scheme says (an adapter's)
+  std::optional<Distribution> law = {};  // drawn so: an adapter's whatever the scheme says; or what the model's own file says
 
   // as a matrix: a vector is one row, of more dimensions the last are the columns
   [[nodiscard]] Index rows() const { return product(0, row_dimensions()); }

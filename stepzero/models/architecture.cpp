@@ -12,6 +12,7 @@
 #include <charconv>
 
 #include "stepzero/core/text.hpp"
+#include "stepzero/models/own_file.hpp"
 
 namespace stepzero {
 
@@ -313,6 +314,7 @@ std::string_view to_string(QkNorm n) { return name_of(qk_norm_names, n); }
 std::string_view to_string(NormPlacement p) { return name_of(placement_names, p); }
 
 Expected<void> set_field(Architecture& a, std::string_view assignment) {
+  if (a.own) return set_own_size(a, assignment);
   const auto equals = assignment.find('=');
   if (equals == std::string_view::npos) {
     return fail(fmt::format("--set {}: expected key=value", show(assignment)), "for example --set layers=24");

@@ -1,6 +1,7 @@
 #pragma once
 // The architecture description: what every family's config.json is lowered to and the graph is built from.
 // 0 in a size or scale means "derived": `resolve` fills it in and checks that everything fits.
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,9 @@
 #include "stepzero/core/view.hpp"
 
 namespace stepzero {
+
+struct Graph;
+struct OwnFile;
 
 enum class NormKind : std::uint8_t { layernorm, rmsnorm, batchnorm, none };
 enum class NormPlacement : std::uint8_t { pre, post, sandwich, branch };
@@ -166,6 +170,10 @@ struct Architecture {  // NOLINT(clang-analyzer-optin.performance.Padding)
   std::vector<std::string> changes = {};  // what a scheme has changed, as "field=value"
   std::vector<std::string> notices = {};  // what its configuration says that was not read, or does not say, in words
   std::vector<std::string> sizes_not_given = {};
+  // Of a model that is a file of its own rather than of a family: the file, and once it is resolved the graph it builds. What stands
+  // above is then read off the graph.
+  std::shared_ptr<const OwnFile> own = nullptr;
+  std::shared_ptr<const Graph> graph = nullptr;
 };
 
 inline bool has_window(const Architecture& a, Index layer) {

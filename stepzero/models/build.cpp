@@ -146,6 +146,9 @@ void Builder::head(int x) {
   graph_.add_node("loss", CrossEntropy{a_.vocab}, {x});
 }
 
-Graph build_graph(const Architecture& a) { return a.stages.empty() ? Builder(a).build() : build_cnn(a); }
+Graph build_graph(const Architecture& a) {
+  if (a.graph) return *a.graph;
+  return a.stages.empty() ? Builder(a).build() : build_cnn(a);
+}
 
 }  // namespace stepzero

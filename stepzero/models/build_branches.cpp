@@ -226,7 +226,7 @@ int Builder::experts(const std::string& at, int x, int l) {
 std::pair<int, int> Builder::gate_and_up(const std::string& at, int x, int l) {
   const std::string stem = block_name(names_.ffn_gate_in, l);
   const int weight = matrix_param(stem, a_.width, 2 * a_.ffn, Role::ffn_in, l);
-  const int b = a_.mlp_bias ? vector_param(stem + ".bias", 2 * a_.ffn, Role::bias, l) : -1;
+  const int b = a_.mlp_bias ? bias_param(stem, a_.width, 2 * a_.ffn, l) : -1;
   const auto half = [&](const char* node, Index start) {
     std::vector<ParamUse> uses = {names_.in_out ? ParamUse{weight, 0, start, a_.width, a_.ffn}
                                                 : ParamUse{weight, start, 0, a_.ffn, a_.width}};

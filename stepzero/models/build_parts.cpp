@@ -45,7 +45,7 @@ int Builder::linear(const std::string& node, const std::string& stem, int x, Ind
 int Builder::projection(const std::string& node, std::string_view stem, int x, Index in, Index out, bool bias) {
   const int weight = graph_.add_param({std::string(stem) + ".weight", {out, in}, Role::projection, -1, in, out});
   std::vector<ParamUse> uses = {graph_.whole(weight)};
-  if (bias) uses.push_back(graph_.whole(vector_param(std::string(stem) + ".bias", out, Role::bias, -1)));
+  if (bias) uses.push_back(graph_.whole(bias_param(std::string(stem), in, out, -1)));
   return graph_.add_node(node, Linear{in, out, bias}, {x}, uses);
 }
 

@@ -30,6 +30,7 @@ const Family* find_family(std::string_view model_type) {
 
 TensorNames tensor_names(const Architecture& a) {
   const Family* family = find_family(a.family);
+  if (family == nullptr) return {};  // a file of its own
   TensorNames names = family->names;
   if (family->rename != nullptr) family->rename(a, names);
   return names;

@@ -1,6 +1,8 @@
 #include "stepzero/models/model.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdio>
 #include <filesystem>
 #include <vector>
@@ -10,9 +12,11 @@
 #include <nlohmann/json.hpp>
 
 #include "stepzero/core/text.hpp"
+#include "stepzero/graph/graph_json.hpp"
 #include "stepzero/io/file.hpp"
 #include "stepzero/io/json.hpp"
 #include "stepzero/models/family.hpp"
+#include "stepzero/models/own_file.hpp"
 
 namespace stepzero {
 
@@ -82,7 +86,8 @@ Expected<Architecture> import(std::string_view text, const std::string& file, st
 
 namespace {
 
-constexpr std::size_t most_text = std::size_t{16} << 20;
+constexpr std::size_t most_text = std::size_t{64} << 20;
+constexpr const char* input_name = "standard input";
 
 bool is_input(const std::string& model) { return model == "-" || model == "/dev/stdin"; }
 
@@ -112,7 +117,7 @@ Expected<Found> find_config(const std::string& model, const std::vector<std::str
   if (is_input(model)) {
     auto text = read_input();
     if (!text) return std::unexpected(text.error());
-    return Found{std::move(*text), "standard input"};
+    return Found{std::move(*text), input_name};
   }
   std::error_code ignored;
   std::filesystem::path path = model;
@@ -135,6 +140,48 @@ Expected<Found> find_config(const std::string& model, const std::vector<std::str
 
 }  // namespace
 
+namespace {
+
+constexpr const char* carried_schema = "stepzero.architecture/1";
+
+enum class Form : std::uint8_t { config, text, graph, carried };
+
+// A config.json, a text of the language, a canonical graph, or a config.json that carries such a text (what init writes).
+Form form_of(const Found& found) {
+  if (found.path.extension() == ".py") return Form::text;
+  const std::string_view text = found.text;
+  const std::size_t first = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+  const std::string_view head = text.substr(first, 4096);
+  if (found.path == input_name && !head.empty() && (std::isalpha(static_cast<unsigned char>(head[0])) != 0 || head[0] == '#'))
+    return Form::text;
+  const auto says = [&](const char* schema) { return head.starts_with('{') && head.contains(fmt::format("\"{}\"", schema)); };
+  return says(graph_schema) ? Form::graph : says(carried_schema) ? Form::carried : Form::config;
+}
+
+Expected<Architecture> load_carried(const Found& found) {
+  const std::string file = found.path.string();
+  const auto config = parse_json(found.text, file);
+  if (!config) return std::unexpected(config.error());
+  if (!config->contains("architecture") || !(*config)["architecture"].is_string()) {
+    return fail(fmt::format("{}: \"architecture\" does not hold the text of an architecture file", show(file)));
+  }
+  auto a = load_text((*config)["architecture"], file);
+  if (!a || !config->contains("set")) return a;
+  for (const auto& assignment : (*config)["set"]) {
+    if (!assignment.is_string()) return fail(fmt::format("{}: \"set\" must hold texts", show(file)), "such as \"layers=2\"");
+    if (auto done = set_field(*a, assignment.get<std::string>()); !done) return std::unexpected(done.error());
+  }
+  return a;
+}
+
+Expected<Architecture> load_own(const Found& found, Form form) {
+  if (form == Form::carried) return load_carried(found);
+  if (form == Form::text) return load_text(found.text, found.path.string());
+  return load_graph(found.text, found.path.string());
+}
+
+}  // namespace
+
 Expected<Architecture> import_config(std::string_view text, const std::string& file) { return import(text, file, {}); }
 
 Expected<Architecture> load_model(const std::string& model, std::string_view like) {
@@ -151,6 +198,10 @@ Expected<Architecture> load_model(const std::string& model, std::string_view lik
   const auto config = find_config(model, known);
   if (!config) return std::unexpected(config.error());
   const std::filesystem::path& path = config->path;
+  if (const Form form = form_of(*config); form != Form::config) {
+    if (like.empty()) return load_own(*config, form);
+    return fail(fmt::format("{}: --like reads a config.json, and this is a file of its own", show(path.string())));
+  }
   auto a = import(config->text, path.string(), like);
   if (a && is_input(model)) {
     a->name = a->family;
@@ -169,6 +220,7 @@ Expected<nlohmann::ordered_json> model_config(const std::string& model) {
   }
   const auto config = find_config(model, {});
   if (!config) return std::unexpected(config.error());
+  if (form_of(*config) == Form::text) return nlohmann::ordered_json{{"schema", carried_schema}, {"architecture", config->text}};
   if (auto checked = parse_json(config->text, config->path.string()); !checked) return std::unexpected(checked.error());
   return nlohmann::ordered_json::parse(config->text);
 }

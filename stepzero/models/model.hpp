@@ -1,5 +1,5 @@
 #pragma once
-// MODEL on the command line: a preset's name, a config.json, or a directory that holds one.
+// MODEL on the command line: a preset's name, a config.json, a directory that holds one, or a file of its own (own_file.hpp).
 #include <span>
 #include <string>
 #include <string_view>

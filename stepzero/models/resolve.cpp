@@ -5,6 +5,7 @@
 
 #include "stepzero/models/build_cnn.hpp"
 #include "stepzero/models/family.hpp"
+#include "stepzero/models/own_file.hpp"
 
 namespace stepzero {
 
@@ -37,6 +38,7 @@ Expected<void> resolve_experts(Architecture& a) {
 }  // namespace
 
 Expected<void> resolve(Architecture& a) {
+  if (a.own) return resolve_own(a);
   if (a.family == "cnn") return resolve_cnn(a);
   if (!a.stages.empty() || a.norm == NormKind::batchnorm) {
     return fail(fmt::format("family {} has no {}", a.family, a.stages.empty() ? "batchnorm" : "stages of convolutions"));

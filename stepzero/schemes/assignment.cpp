@@ -20,17 +20,25 @@ Param as_param(const Param& p, const Part& part) {
 
 }  // namespace
 
+namespace {
+
+// What the model's own file says of a tensor is what hf asks for. Other schemes speak of matrices: of vectors the file's word stands,
+// and of adapters what they were added with.
+const Distribution* own_law(const Param& p, const Scheme& scheme) {
+  const bool vector = p.role == Role::gain || p.role == Role::bias || p.role == Role::branch_gain || p.is_adapter();
+  return p.law && (vector || scheme.name == "hf") ? &*p.law : nullptr;
+}
+
+}  // namespace
+
 Assignment::Assignment(const Graph& graph, const Architecture& a, const Scheme& scheme) {
   heads_ = {a.heads, a.kv_heads, a.head_dim, a.width};
   for (const Param& p : graph.params) {
     auto& list = blocks_.emplace_back();
     zero_rows_.push_back(scheme.zeroes_padding ? p.zero_row : -1);
-    if (p.law) {
-      list.push_back({0, 0, p.rows(), p.cols(), *p.law, p.role, p.layer, p.in_out});
-      continue;
-    }
-    if (!scheme.by_part || p.parts.empty()) {
-      list.push_back({0, 0, p.rows(), p.cols(), scheme.assign(a, p), p.role, p.layer, p.in_out});
+    const Distribution* own = own_law(p, scheme);
+    if (own != nullptr || !scheme.by_part || p.parts.empty()) {
+      list.push_back({0, 0, p.rows(), p.cols(), own != nullptr ? *own : scheme.assign(a, p), p.role, p.layer, p.in_out});
       continue;
     }
     for (const Part& part : p.parts) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "stepzero/core/text.hpp"
 #include "stepzero/schemes/scheme.hpp"
 
 namespace stepzero {
@@ -52,6 +53,11 @@ Expected<void> adapt(Architecture& a, const Scheme& scheme, Profiler profiler) {
   if (!a.stages.empty()) {
     return fail(fmt::format("scheme {} changes the forward pass of a transformer, and this is a convolutional network", scheme.name),
                 "schemes that look at fans alone fit: torch-default, he, he-fan-out, xavier-normal, lecun, orthogonal");
+  }
+  if (a.own) {
+    return fail(fmt::format("scheme {} changes the forward pass, and {} is a file of its own", scheme.name, show(a.name)),
+                "write the change into the file; schemes that draw tensors and change nothing else fit: hf, gpt2, megatron, xavier-normal, "
+                "he, ...");
   }
   const Architecture before = a;
   scheme.adapt(a);

@@ -6,7 +6,11 @@
 #include <numbers>
 #include <string_view>
 
+#include <fmt/format.h>
+
+#include "stepzero/core/text.hpp"
 #include "stepzero/graph/questions.hpp"
+#include "stepzero/graph/sources.hpp"
 #include "stepzero/signal/comparison.hpp"
 #include "stepzero/theory/predict_batch.hpp"
 
@@ -111,6 +115,9 @@ std::vector<double> misses(Signal& carried, Signal& real) {
 
 Expected<Signal> predict_any(const Graph& graph, const Architecture& a, const Batch& batch, const Scheme& scheme,
                              const PredictOptions& options) {
+  if (auto covered = check_sources(graph); !covered) {
+    return fail(fmt::format("{}: {}", show(a.name), covered.error().message), covered.error().hint);
+  }
   if (!options.every_sequence && stands_for_many(batch)) {
     return predict_batch(batch, [&](const Batch& few, double effort) {
       PredictOptions how = options;

@@ -11,7 +11,9 @@
 4. paths      no text file names a home or workspace directory
 5. headers    the public headers of cmake/headers.cmake are stepzero.hpp and what it includes
 6. folders    the includes between the folders of stepzero/ are those that ARCHITECTURE.md draws, and none goes back
+7. words      docs/architectures.md has a row for each word of architecture files, as python/stepzero/words.py defines it
 """
+import ast
 import os
 import re
 import subprocess
@@ -200,6 +202,23 @@ def check_folders(report, root):
         report.check(not included - there, "ARCHITECTURE.md", f"{folder} does not include {', '.join(sorted(included - there))}")
 
 
+def words_table(root):
+    """A row for each word: its call, and the first sentence of what it says."""
+    tree = ast.parse(read(root / "python" / "stepzero" / "words.py"))
+    rows = []
+    for f in tree.body:
+        if isinstance(f, ast.FunctionDef) and not f.name.startswith("_"):
+            rows.append(f"| `{f.name}({ast.unparse(f.args)})` | {collapse(ast.get_docstring(f) or '')} |")
+    return rows
+
+
+def check_words(report, root):
+    page = root / "docs" / "architectures.md"
+    lines = read(page).splitlines()
+    for row in words_table(root):
+        report.check(row in lines, page.relative_to(root).as_posix(), f"lacks the row\n  {row}")
+
+
 def main():
     root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[2]).resolve()
     report = Report()
@@ -211,6 +230,7 @@ def main():
     check_paths(report, root)
     check_headers(report, root)
     check_folders(report, root)
+    check_words(report, root)
     print(f"{report.passed} passed, {report.failed} failed")
     return 1 if report.failed else 0
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/fuzz/architecture.hpp"
 #include "tests/fuzz/compare.hpp"
 #include "tests/hostile/gguf_fixture.hpp"
 #include "tests/hostile/safetensors_fixture.hpp"
@@ -30,6 +31,9 @@ TEST(Corpus, gguf) { replay("gguf", fuzz::gguf); }
 TEST(Corpus, config) { replay("config", fuzz::config); }
 TEST(Corpus, index) { replay("index", fuzz::index); }
 TEST(Corpus, tokenizer) { replay("tokenizer", fuzz::tokenizer); }
+TEST(Corpus, language) { replay("language", fuzz::language); }
+TEST(Corpus, architecture) { replay("architecture", fuzz::architecture); }
+TEST(Corpus, graph) { replay("graph", fuzz::graph); }
 
 // Good files, then the same with a few bytes changed: most are bad then, some are good in another way.
 void mutate(const std::vector<std::string>& seeds, Target target) {
@@ -56,6 +60,12 @@ void mutate(const std::vector<std::string>& seeds, Target target) {
     }
     ASSERT_EQ(target(bytes), "") << "round " << round;
   }
+}
+
+TEST(Oracle, expressions_that_are_slightly_wrong) {
+  mutate({"x = [(a * 2 + 1) // 3 for a in range(4) if a != 2]\n", "def f(a, b=1):\n    return f\"{a}.{b}\" if a else [b]\ny = f(0)[0]\n",
+          "for i, c in zip([1, 2], ['a', 'b']):\n    l = ['%d %s' % (i, c)]\n    l.append(lambda: l.pop())\n"},
+         fuzz::language);
 }
 
 TEST(Oracle, safetensors_that_are_slightly_wrong) {

@@ -1,0 +1,1 @@
+"""Architecture files of stepzero under Python: see stepzero.arch."""

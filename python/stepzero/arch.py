@@ -1,0 +1,211 @@
+"""Runs an architecture file under Python and writes its canonical graph, the same that stepzero makes of it.
+
+    python3 -m stepzero.arch my_model.py [--set layers=4] > graph.json
+
+A file may begin with `from stepzero.arch import *`, so that editors know its words. What the words mean is in words.py, which stepzero
+reads too; this module adds only what the words are made of. Python 3.8 or later, nothing else."""
+import json
+import math
+import pathlib
+import sys
+
+
+class Error(Exception):
+    """What a file did wrong, and what to do."""
+
+
+class Wire:
+    def __init__(self, number, factor=1.0):
+        self.number, self.factor = number, factor
+
+    def __add__(self, other):
+        return _words["_binary"]("+", self, other)
+
+    def __sub__(self, other):
+        return _words["_binary"]("-", self, other)
+
+    def __mul__(self, other):
+        return _words["_binary"]("*", self, other)
+
+    def __rmul__(self, other):
+        return _words["_binary"]("*", other, self)
+
+    def __truediv__(self, other):
+        return _words["_binary"]("/", self, other)
+
+    def __neg__(self):
+        return _words["_binary"]("*", -1, self)
+
+    def __bool__(self):
+        raise Error("a wire is neither true nor false: x is None tells whether there is one")
+
+
+class Tensor:
+    def __init__(self, number):
+        self.number = number
+
+    def __mul__(self, other):
+        return _words["_binary"]("*", self, other)
+
+
+class Graph:
+    """The tensors and nodes made so far, and what arch() declared."""
+
+    def __init__(self, settings=()):
+        self.tensors, self.nodes, self.numbers, self.names, self.last = [], [], {}, set(), {}
+        self.settings, self.declared = dict(settings), None
+
+    def json(self):
+        name, sizes = self.declared
+        return {"schema": "stepzero.graph/1", "name": name, "positions": sizes.get("positions"), "init_std": sizes.get("init_std"), "tensors": self.tensors, "nodes": self.nodes}
+
+
+_graph = Graph()
+
+
+def _tensor(name, shape, role, fan_in, fan_out, neutral, zero_row, in_out, law):
+    if name in _graph.numbers:
+        raise Error(f'two tensors are called "{name}"')
+    _graph.numbers[name] = len(_graph.tensors)
+    _graph.tensors.append({"name": name, "shape": list(shape), "role": role, "layer": -1, "fan_in": fan_in, "fan_out": fan_out,
+                           "neutral": neutral, "zero_row": zero_row, "parts": [], "in_out": in_out, "law": law})
+    return Tensor(_graph.numbers[name])
+
+
+def _has(name):
+    return name in _graph.numbers
+
+
+def _find(name):
+    if name not in _graph.numbers:
+        raise Error(f'no tensor is called "{name}"')
+    return Tensor(_graph.numbers[name])
+
+
+def _matrix(tensor):
+    shape = _graph.tensors[tensor.number]["shape"]
+    return math.prod(shape[:-1]), shape[-1]
+
+
+def _rows(tensor):
+    return _matrix(tensor)[0]
+
+
+def _cols(tensor):
+    return _matrix(tensor)[1]
+
+
+def _layer(tensor, layer):
+    _graph.tensors[tensor.number]["layer"] = layer
+
+
+def _use(tensor, row, col, rows, cols):
+    return [tensor.number, row, col, rows, cols]
+
+
+def _part(use, role, fan_out):
+    _graph.tensors[use[0]]["parts"].append([role] + use[1:] + [fan_out])
+
+
+_CHANNELS = {"attention": lambda f: f["heads"] * f["value_dim"], "rotary": lambda f: f["heads"] * f["head_dim"],
+             "layer_norm": lambda f: f["width"] * f["groups"], "rms_norm": lambda f: f["width"] * f["groups"],
+             "join": lambda f: f["heads"] * (f["own"] + f["shared"]), "linear": lambda f: f["n_out"], "cross_entropy": lambda f: 1}
+
+
+def _node(kind, inputs, uses, fields):
+    node = {"name": "", "op": kind, "inputs": [x.number for x in inputs], "params": [list(u) for u in uses]}
+    node.update(fields)
+    _graph.nodes.append(node)
+    return Wire(len(_graph.nodes) - 1)
+
+
+def _rename(wire, name):
+    fresh = name
+    while fresh in _graph.names:
+        _graph.last[name] = _graph.last.get(name, 1) + 1
+        fresh = f"{name}.{_graph.last[name]}"
+    _graph.names.discard(_graph.nodes[wire.number]["name"])
+    _graph.names.add(fresh)
+    _graph.nodes[wire.number]["name"] = fresh
+
+
+def _channels(wire):
+    if not isinstance(wire, Wire):
+        raise Error("a wire is expected here")
+    node = _graph.nodes[wire.number]
+    return _CHANNELS.get(node["op"], lambda f: f["width"])(node)
+
+
+def _replace(text, old, new):
+    return text.replace(old, new)
+
+
+def fail(message, remedy=""):
+    raise Error(f"{message}\n  {remedy}" if remedy else message)
+
+
+def arch(name, **sizes):
+    """Declares the model's name, and sizes that --set can change."""
+    unknown = [key for key in _graph.settings if key not in sizes]
+    if unknown:
+        raise Error(f"{name} has no {unknown[0]}; it has {', '.join(sizes)}")
+    chosen = {key: _graph.settings.get(key, value) for key, value in sizes.items()}
+    _graph.declared = (name, chosen)
+    sys._getframe(1).f_globals.update(chosen)
+
+
+_words = {
+    "_tensor": _tensor, "_has": _has, "_find": _find, "_rows": _rows, "_cols": _cols, "_layer": _layer, "_use": _use, "_part": _part,
+    "_node": _node, "_rename": _rename, "_channels": _channels, "_replace": _replace,
+    "_number": lambda x: x.number, "_factor": lambda x: x.factor, "_plain": lambda x: Wire(x.number),
+    "_scaled": lambda x, factor: Wire(x.number, x.factor * factor), "_count": lambda: len(_graph.nodes),
+    "_is_wire": lambda x: isinstance(x, Wire), "_is_tensor": lambda x: isinstance(x, Tensor),
+    "_is_number": lambda x: isinstance(x, (int, float)),
+    "arch": arch, "fail": fail, "pi": math.pi, "floor": math.floor, "ceil": math.ceil,
+    "sqrt": math.sqrt, "exp": math.exp, "log": math.log, "cos": math.cos, "sin": math.sin,
+}
+_TEXT = pathlib.Path(__file__).with_name("words.py").read_text(encoding="utf-8")
+_CODE = compile(_TEXT, "words.py", "exec")
+exec(_CODE, _words)
+__all__ = [name for name in _words if not name.startswith("_")]
+globals().update({name: _words[name] for name in __all__})
+
+
+def run(text, name="model.py", settings=()):
+    """The canonical graph of a file's text."""
+    global _graph
+    _graph = Graph(settings)
+    exec(_CODE, _words)  # anew: the words keep where a file stands
+    names = {key: value for key, value in _words.items() if not key.startswith("_")}
+    text = text.replace("from stepzero.arch import *", "", 1)
+    exec(compile(text, name, "exec"), names)
+    return _graph.json()
+
+
+def _value(text):
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def main(words):
+    settings = {}
+    while "--set" in words:
+        at = words.index("--set")
+        key, _, value = words[at + 1].partition("=")
+        settings[key] = _value(value)
+        del words[at:at + 2]
+    if len(words) != 1:
+        sys.exit(__doc__)
+    try:
+        print(json.dumps(run(pathlib.Path(words[0]).read_text(encoding="utf-8"), words[0], settings)))
+    except Error as error:
+        sys.exit(f"{words[0]}: {error}")
+
+
+if __name__ == "__main__":
+    # one module, whether a file imports it or it runs a file
+    from stepzero import arch as _own
+
+    _own.main(sys.argv[1:])

@@ -1,0 +1,133 @@
+#include "stepzero/graph/sources.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "stepzero/core/text.hpp"
+
+namespace stepzero {
+
+namespace {
+
+// Numbers of sources, as bits.
+class Sources {
+ public:
+  void add(std::size_t source) {
+    words_.resize(std::max(words_.size(), source / 64 + 1));
+    words_[source / 64] |= std::uint64_t{1} << (source % 64);
+  }
+  void add(const Sources& other) {
+    words_.resize(std::max(words_.size(), other.words_.size()));
+    for (std::size_t i = 0; i < other.words_.size(); ++i) words_[i] |= other.words_[i];
+  }
+  // The first that both hold; -1: none.
+  [[nodiscard]] std::ptrdiff_t shared_with(const Sources& other) const {
+    for (std::size_t i = 0; i < std::min(words_.size(), other.words_.size()); ++i) {
+      const std::uint64_t both = words_[i] & other.words_[i];
+      if (both != 0) return static_cast<std::ptrdiff_t>(64 * i) + __builtin_ctzll(both);
+    }
+    return -1;
+  }
+  void clear() { std::vector<std::uint64_t>().swap(words_); }
+
+ private:
+  std::vector<std::uint64_t> words_;
+};
+
+// The weights of an op that begin afresh: a matrix of zero mean makes its output uncorrelated with its input.
+bool begins_afresh(const AnyOp& any) {
+  return std::visit(
+      []<class T>(const T&) {
+        return std::is_same_v<T, TokenEmbedding> || std::is_same_v<T, Linear> || std::is_same_v<T, LoraLinear> ||
+               std::is_same_v<T, Experts> || std::is_same_v<T, PatchEmbedding> || std::is_same_v<T, Conv> || std::is_same_v<T, Pixels>;
+      },
+      any);
+}
+
+// Which of its wires an op wants to be uncorrelated with each other: all, or none.
+const char* what_meets(const AnyOp& op) {
+  if (std::holds_alternative<Residual>(op)) return "adds";
+  if (std::holds_alternative<Multiply>(op)) return "multiplies";
+  if (std::holds_alternative<Attention>(op)) return "attends with";
+  return nullptr;
+}
+
+class Walk {
+ public:
+  explicit Walk(const Graph& graph) : graph_(graph), of_(graph.nodes.size()), last_reader_(graph.nodes.size()) {
+    for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+      for (const int input : graph.nodes[i].inputs) last_reader_[static_cast<std::size_t>(input)] = i;
+    }
+  }
+
+  Expected<void> run() {
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& node = graph_.nodes[i];
+      if (auto done = check(node); !done) return done;
+      fill(i, node);
+      for (const int input : node.inputs) {
+        if (last_reader_[static_cast<std::size_t>(input)] == i) of_[static_cast<std::size_t>(input)].clear();
+      }
+    }
+    return {};
+  }
+
+ private:
+  [[nodiscard]] const Sources& of(int wire) const { return of_[static_cast<std::size_t>(wire)]; }
+
+  Expected<void> check(const Node& node) const {
+    const char* meets = what_meets(node.op);
+    for (std::size_t a = 0; meets != nullptr && a < node.inputs.size(); ++a) {
+      for (std::size_t b = a + 1; b < node.inputs.size(); ++b) {
+        const std::ptrdiff_t shared = of(node.inputs[a]).shared_with(of(node.inputs[b]));
+        if (shared >= 0) return refuse(node, meets, node.inputs[a], node.inputs[b], names_[static_cast<std::size_t>(shared)]);
+      }
+    }
+    return {};
+  }
+
+  [[nodiscard]] Expected<void> refuse(const Node& node, const char* meets, int a, int b, const std::string& source) const {
+    const auto name = [&](int wire) { return show(graph_.nodes[static_cast<std::size_t>(wire)].name); };
+    const std::string pair = a == b ? fmt::format("{} and itself", name(a))
+                                    : fmt::format("{} and {}, which both hold what {} makes", name(a), name(b), show(source));
+    return fail(fmt::format("{} {} {}: no rule of the theory covers wires that are correlated so", show(node.name), meets, pair),
+                "stepzero measure runs the model");
+  }
+
+  // Two uses of one block of weights are one source.
+  std::size_t source(const Node& node, const ParamUse& use) {
+    const auto [it, fresh] = ids_.emplace(std::tuple(use.param, use.row0, use.col0), names_.size());
+    if (fresh) names_.push_back(node.name);
+    return it->second;
+  }
+
+  void fill(std::size_t i, const Node& node) {
+    Sources& to = of_[i];
+    if (std::holds_alternative<Pixels>(node.op)) {
+      to.add(names_.size());
+      names_.push_back(node.name);
+    } else if (begins_afresh(node.op)) {
+      to.add(source(node, node.params[0]));
+    } else if (std::holds_alternative<Attention>(node.op)) {
+      to = of(node.inputs[2]);  // a mean of the values
+    } else {
+      for (const int input : node.inputs) to.add(of(input));
+      if (std::holds_alternative<LearnedPosition>(node.op)) to.add(source(node, node.params[0]));
+    }
+  }
+
+  const Graph& graph_;
+  std::vector<Sources> of_;
+  std::vector<std::size_t> last_reader_;
+  std::map<std::tuple<int, Index, Index>, std::size_t> ids_;
+  std::vector<std::string> names_;  // of the node where each source begins
+};
+
+}  // namespace
+
+Expected<void> check_sources(const Graph& graph) { return Walk(graph).run(); }
+
+}  // namespace stepzero

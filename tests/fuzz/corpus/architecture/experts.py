@@ -1,0 +1,7 @@
+arch("s", width=8, layers=1, heads=2, vocab=11, positions=8)
+x = tokens(vocab, width, name="e")
+stream(x)
+c = linear(x, 4, name="r", role="router")
+x = x + experts(x, c, 6, ["e.{}.a", "e.{}.b", "e.{}.c"], 2, correction="cb", sigmoid=True)
+stream(x)
+loss(head(rms_norm(x, name="n"), vocab, name="h"))

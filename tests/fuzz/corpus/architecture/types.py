@@ -1,0 +1,5 @@
+arch("b", width=8)
+x = layer_norm(add_positions(add_types(tokens(11, width, name="t", padding=0), 2, name="y"), 8, name="p", offset=2, padding=1), name="n")
+stream(x)
+branch("head")
+loss(head(tanh(linear(add_sinusoids(x), 8, name="d", bias=True)), 11, tied="t.weight", bias="b"))

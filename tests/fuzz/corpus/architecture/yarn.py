@@ -1,0 +1,8 @@
+arch("s", width=8, layers=1, heads=2, vocab=11, positions=8)
+x = tokens(vocab, width, name="e")
+stream(x)
+x = x + linear(softcap(clip(channel_gain(x, name="g"), 3), 2.0), 8, name="a", init=truncated(0.1), bias=True)
+t = rope(["yarn", 4.0, 64, 32.0, 1.0, True, 1.1], 10000.0, 8)
+x = x + linear(rotary(x, 1, t), 8, name="b")
+stream(x)
+loss(head(rms_norm(x, name="n"), vocab, name="h"))

@@ -1,0 +1,2 @@
+fs = [lambda: i for i in range(2)]
+str([f() for f in fs])

@@ -1,0 +1,6 @@
+x = 1
+def f():
+    x = 2
+    return x
+f()
+str(x)

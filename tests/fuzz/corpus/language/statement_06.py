@@ -1,0 +1,6 @@
+"""words"""
+from stepzero.arch import *  # as under Python
+
+x = (1 +
+  2)
+str(x)
