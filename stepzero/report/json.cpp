@@ -117,10 +117,7 @@ Json json(const StepSignal::Wire& w) {
 }
 
 Json json(const StepSignal::Scores& a) {
-  return {{"name", a.name},
-          {"score_change", json(a.change)},
-          {"score_variance", json(a.score_variance)},
-          {"entropy", json(a.entropy)}};
+  return {{"name", a.name}, {"score_change", json(a.change)}, {"score_variance", json(a.score_variance)}, {"entropy", json(a.entropy)}};
 }
 
 Json json(const StepSignal::Parameter& p) {
