@@ -66,6 +66,9 @@ struct MeasureRequest {
   bool weightless = false;    // sample the pass without making the weights
   bool stream = false;        // hold the weights of one node at a time
   std::string dtype = "f32";  // what the weights drawn are rounded to: f32, bf16, f16
+  int steps = 0;              // then so many updates of the weights, by `optimizer`: Signal::steps; weightless at most one
+  OptimizerOptions optimizer = {};
+  std::string rates = {};  // a table of single tensors' rate, decay and eps
 };
 
 struct ReportRequest {

@@ -31,6 +31,8 @@ Expected<Signal> measure_setup(const Setup& setup, const MeasureRequest& request
   const auto dtype = dtype_of(request.dtype);
   if (!dtype) return std::unexpected(dtype.error());
   if (request.seeds < 1) return fail(fmt::format("{} seeds: at least one is needed", request.seeds));
+  auto step = step_options(request.steps, request.optimizer, request.rates, setup.graph);
+  if (!step) return std::unexpected(step.error());
   Teller tell(watch, "measuring", part.from, part.to);
   MeasureOptions options{.scheme = setup.scheme,
                          .weights = request.weights,
@@ -38,6 +40,7 @@ Expected<Signal> measure_setup(const Setup& setup, const MeasureRequest& request
                          .weightless = request.weightless,
                          .stream = request.stream,
                          .dtype = *dtype,
+                         .step = std::move(*step),
                          .seed = request.seed,
                          .seeds = request.seeds};
   options.enough = [&](const Ensemble& ensemble) { return request.until > 0 && ensemble.error() <= request.until; };

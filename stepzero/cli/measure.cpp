@@ -21,19 +21,12 @@ struct MeasureFlags : CommonFlags {
   ViewFlags view;
 };
 
-Expected<StepOptions> step_options(const MeasureFlags& flags, const Graph& graph) {
-  if (flags.steps == 0) return {};
-  auto optimizer = flags.optimizer.settled();
-  if (!optimizer) return std::unexpected(optimizer.error());
-  auto table = flags.optimizer.table(graph);
-  if (!table) return std::unexpected(table.error());
-  return StepOptions{.steps = flags.steps, .optimizer = std::move(*optimizer), .rates = std::move(*table)};
-}
-
 int run(const MeasureFlags& flags) {
   auto setup = prepare(flags);
   if (!setup) return complain(setup.error());
-  auto step = step_options(flags, setup->graph);
+  const auto optimizer = flags.optimizer.settled();
+  if (!optimizer) return complain(optimizer.error());
+  auto step = step_options(flags.steps, *optimizer, flags.optimizer.rates, setup->graph);
   if (!step) return complain(step.error());
   auto signal = measure_with_progress(*setup, flags,
                                       {.weights = flags.weights,
@@ -61,10 +54,11 @@ void declare_measure(CLI::App& app, int& exit_code) {
       verb->add_flag("--weightless", flags->weightless, "sample the pass without making the weights: exact in law, any size of model")
           ->excludes(weights);
   flags->declare_adapter(*verb);
-  auto* stream = verb->add_flag(
-          "--stream", flags->stream,
-          "hold the weights of one node at a time, made again on the way up: the same numbers in little memory [where all do not fit]")
-      ->excludes(weightless);
+  auto* stream =
+      verb->add_flag(
+              "--stream", flags->stream,
+              "hold the weights of one node at a time, made again on the way up: the same numbers in little memory [where all do not fit]")
+          ->excludes(weightless);
   verb->add_option("--dtype", flags->dtype, "round the weights drawn to f32, bf16 or f16, as init writes them")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->capture_default_str()

@@ -133,7 +133,8 @@ void low_rank(const FirstPass<S>& first, View<const S> x, View<S> xu) {
     u.right->project(a);
     for (Index t = 0; t < x.rows; ++t) {
       std::vector<double> b(static_cast<std::size_t>(u.core.rows()), 0.0);
-      for (Index i = 0; i < u.core.rows(); ++i) b[static_cast<std::size_t>(i)] = dot_row<double>(u.core.view().row(i), a.row(t), u.core.cols());
+      for (Index i = 0; i < u.core.rows(); ++i)
+        b[static_cast<std::size_t>(i)] = dot_row<double>(u.core.view().row(i), a.row(t), u.core.cols());
       std::ranges::copy(b, a.row(t));
     }
     u.left->lift(a);
@@ -182,7 +183,8 @@ void sums_of_low_rank(FirstPass<S>& first) {
   const MatrixUpdate<S>& u = first.update;
   const Index tokens = first.space.tokens;
   if (!u.left) {
-    const double squares = frobenius(View<const double>(first.space.gram.data(), tokens, tokens), View<const double>(first.down.gram.data(), tokens, tokens));
+    const double squares =
+        frobenius(View<const double>(first.space.gram.data(), tokens, tokens), View<const double>(first.down.gram.data(), tokens, tokens));
     first.sums.update_squares = u.times * u.times * squares;
     first.sums.along = u.times * squares;
     return;
@@ -257,7 +259,8 @@ void explicit_columns(const WeightlessLinear& w, const Down<S>& p, const FirstPa
   const auto put = [&](View<const S> x, View<const S> table, View<S> to) {
     const std::vector<double> values = inner_products(x, table);
     for (Index t = 0; t < tokens; ++t) {
-      for (Index k = 0; k < count; ++k) to(t, w.rows[static_cast<std::size_t>(k)]) = static_cast<S>(values[static_cast<std::size_t>(t * count + k)]);
+      for (Index k = 0; k < count; ++k)
+        to(t, w.rows[static_cast<std::size_t>(k)]) = static_cast<S>(values[static_cast<std::size_t>(t * count + k)]);
     }
   };
   put(d, first.rows.view(), carried);
@@ -321,7 +324,8 @@ void output_of(const WeightlessLinear& w, const Down<S>& p, FirstPass<S>& first)
   }
   const std::vector<double> known = w.rows.empty() ? std::vector<double>() : inner_products(p.x[0], p.theta[0]);
   for (Index t = 0; t < p.y.rows; ++t) {
-    for (std::size_t k = 0; k < w.rows.size(); ++k) p.y(t, w.rows[k]) = static_cast<S>(known[static_cast<std::size_t>(t) * w.rows.size() + k]);
+    for (std::size_t k = 0; k < w.rows.size(); ++k)
+      p.y(t, w.rows[k]) = static_cast<S>(known[static_cast<std::size_t>(t) * w.rows.size() + k]);
   }
   if (w.bias) add_bias(p.theta.subspan(static_cast<std::size_t>(w.pieces)), p.y);
 }

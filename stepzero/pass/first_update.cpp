@@ -96,8 +96,7 @@ void plan_first_update(const TensorPlan& plan, double shrink, std::span<FirstPas
                      for (FirstPass<S>* block : blocks) block->update.times = shrink * first_momentum(rule);
                    },
                    [&](const AdamW&) { by_element(adam_direction<S>(shrink, plan.rate.eps)); },
-                   [&](const Lion&) { by_element(lion_direction<S>); },
-                   [&](const Muon& rule) { plan_muon<S>(rule, shrink, blocks); }},
+                   [&](const Lion&) { by_element(lion_direction<S>); }, [&](const Muon& rule) { plan_muon<S>(rule, shrink, blocks); }},
              plan.rule);
 }
 

@@ -36,8 +36,8 @@ double memory_needed(const Graph& graph, const Batch& batch, const MeasureOption
 
 Error too_large(const Architecture& a, const MeasureOptions& options, double needed, double available) {
   const char* kind = options.weightless ? "weightless pass" : steps(options) ? "pass with steps" : "streamed pass";
-  return {.message = fmt::format("{}: a {} needs about {:.1f} GB of memory, {:.1f} GB are available", show(a.name), kind,
-                                 gigabytes(needed), gigabytes(available)),
+  return {.message = fmt::format("{}: a {} needs about {:.1f} GB of memory, {:.1f} GB are available", show(a.name), kind, gigabytes(needed),
+                                 gigabytes(available)),
           .hint = options.weightless
                       ? "shorten --seq-len or --batch"
                       : "--weightless samples the pass without making the weights; or shorten --seq-len or --batch, or --set layers=..."};
@@ -199,7 +199,9 @@ class Measurement {
   }
 
   Expected<void> check_steps() const {
-    if (!options_.weightless || options_.step.steps == 0) return {};
+    if (!steps(options_)) return {};
+    if (options_.stream) return fail("steps change the weights: they are not made again (--stream)", "measure without --stream");
+    if (!options_.weightless) return {};
     if (options_.step.steps > 1) {
       return fail(fmt::format("{} steps: --weightless knows the first alone", options_.step.steps), "measure without --weightless");
     }
@@ -276,7 +278,8 @@ class Measurement {
   [[nodiscard]] Signal blank() const {
     Signal signal = describe(graph_, architecture_, batch_);
     for (int k = 0; k < options_.step.steps; ++k) signal.steps.push_back(describe_step(graph_, signal));
-    for (const double factor : options_.weightless || signal.steps.empty() || !options_.step.search ? std::vector<double>() : searched_rates()) {
+    for (const double factor :
+         options_.weightless || signal.steps.empty() || !options_.step.search ? std::vector<double>() : searched_rates()) {
       signal.steps[0].rates.push_back({.rate = factor * options_.step.optimizer.rate.value_or(0)});
     }
     return signal;

@@ -12,6 +12,15 @@
 
 namespace stepzero {
 
+Expected<StepOptions> step_options(int steps, const OptimizerOptions& optimizer, const std::string& rates, const Graph& graph) {
+  if (steps == 0) return {};
+  auto all = settled(optimizer);
+  if (!all) return std::unexpected(all.error());
+  auto table = rates.empty() ? Expected<RateTable>(RateTable()) : read_rates(rates, graph.params);
+  if (!table) return std::unexpected(table.error());
+  return StepOptions{.steps = steps, .optimizer = std::move(*all), .rates = std::move(*table)};
+}
+
 OptimizerSignal described(const OptimizerOptions& o) {
   OptimizerSignal s{.name = o.name, .rate = o.rate.value_or(0), .settings = {}};
   const auto add = [&](const char* key, double value, bool here) {

@@ -9,11 +9,14 @@
 namespace stepzero {
 
 struct StepOptions {
-  int steps = 0;  // 0: none
+  int steps = 0;                    // 0: none
   OptimizerOptions optimizer = {};  // settled
   RateTable rates = {};
   bool search = true;  // the loss along the first update, of real weights
 };
+
+// Settled and checked; `rates` is the file of a table, or empty.
+Expected<StepOptions> step_options(int steps, const OptimizerOptions& optimizer, const std::string& rates, const Graph& graph);
 
 // As a signal tells of it.
 OptimizerSignal described(const OptimizerOptions& options);

@@ -264,8 +264,9 @@ Expected<void> check_weightless_step(const Graph& graph, const Weightless& stand
     const int reads = graph.nodes[i].inputs[0];
     if (!std::holds_alternative<Muon>(plans[k].rule)) continue;
     if (wire[k] >= 0 && wire[k] != reads) {
-      return fail(fmt::format("parts of \"{}\" have different inputs: muon's update of it needs the whole matrix", show(graph.params[k].name)),
-                  "measure without --weightless, or with another --optimizer");
+      return fail(
+          fmt::format("parts of \"{}\" have different inputs: muon's update of it needs the whole matrix", show(graph.params[k].name)),
+          "measure without --weightless, or with another --optimizer");
     }
     wire[k] = reads;
   }

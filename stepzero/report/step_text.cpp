@@ -49,9 +49,10 @@ std::string layer_rows(const StepSignal& s, const Stack& stack, const Look& look
   }
   if (chosen.size() < stack.layers.size())
     out += look.paint(Ink::dim, fmt::format("       {} of {} layers; --full shows all", chosen.size() - 1, stack.depth())) + "\n";
-  out += wrap("scores: change of the attention scores; by weights, by input: what new values make of the old input, and old values of the "
-              "new one",
-              look.width, 0);
+  out += wrap(
+      "scores: change of the attention scores; by weights, by input: what new values make of the old input, and old values of the "
+      "new one",
+      look.width, 0);
   return out;
 }
 
@@ -78,7 +79,8 @@ std::string largest(const StepSignal& s, const Look& look) {
   std::string out;
   for (std::size_t i = 0; i < std::min<std::size_t>(3, list.size()); ++i) {
     out += fmt::format("{} {} {:>3.0f} %  {}\n", left(i == 0 ? "decrease" : "", 14), left(shown(list[i].decrease), 9),
-                       total != 0 ? -100 * size(list[i]) / total : 0, fit(look, look.name(list[i].name), std::max<std::size_t>(look.width, 40) - 32));
+                       total != 0 ? -100 * size(list[i]) / total : 0,
+                       fit(look, look.name(list[i].name), std::max<std::size_t>(look.width, 40) - 32));
   }
   return out;
 }
@@ -87,15 +89,15 @@ std::string wire_rows(const StepSignal& s, const Look& look) {
   std::string out = fmt::format("\n{:<32} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8}\n", "node", look.squared(), "change", "relative",
                                 "by weights", "by input", "cosine");
   for (const auto& w : s.wires) {
-    out += fmt::format("{} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8}\n", left(look.name(w.name), 32), shown(w.second_moment), shown(w.change),
-                       shown(w.relative), shown(w.direct), shown(w.carried), shown(w.token_cosine));
+    out += fmt::format("{} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8}\n", left(look.name(w.name), 32), shown(w.second_moment),
+                       shown(w.change), shown(w.relative), shown(w.direct), shown(w.carried), shown(w.token_cosine));
   }
   return out;
 }
 
 std::string parameter_rows(const StepSignal& s, const Look& look) {
-  std::string out = fmt::format("\n{:<48} {:>10} {:>10} {:>10} {:>10} {:>10}\n", "parameter", "update", "relative", "spectral",
-                                "on output", "decrease");
+  std::string out =
+      fmt::format("\n{:<48} {:>10} {:>10} {:>10} {:>10} {:>10}\n", "parameter", "update", "relative", "spectral", "on output", "decrease");
   for (const auto& p : s.parameters) {
     out += fmt::format("{} {:>10} {:>10} {:>10} {:>10} {:>10}\n", left(look.name(p.name), 48), shown(p.update_norm), shown(p.relative),
                        shown(p.spectral_norm), shown(p.direct_change), shown(p.decrease));
@@ -111,8 +113,10 @@ std::string steps_text(const Signal& signal, const Look& look, bool full) {
     const StepSignal& s = signal.steps[k];
     const bool last = k + 1 == signal.steps.size();
     if (!last && !full) continue;
-    out += "\n" + look.paint(Ink::bold, fmt::format("after step {} of {} at {}", k + 1, look.name(signal.optimizer.name),
-                                                    number(signal.optimizer.rate))) + "\n\n";
+    out += "\n" +
+           look.paint(Ink::bold,
+                      fmt::format("after step {} of {} at {}", k + 1, look.name(signal.optimizer.name), number(signal.optimizer.rate))) +
+           "\n\n";
     for (const Stack& stack : stacks(signal)) {
       if (!stack.prefix.empty()) out += stack.prefix.substr(0, stack.prefix.size() - 1) + "\n";
       out += layer_rows(s, stack, look, full) + "\n";

@@ -278,8 +278,9 @@ inline std::vector<WeightlessCase> weightless_cases() {
 inline std::vector<WeightlessCase> weightless_step_cases() {
   std::vector<WeightlessCase> cases;
   for (const std::size_t i : {0, 2, 4, 5, 6, 9, 12}) {
-    for (OptimizerOptions optimizer : {OptimizerOptions{.name = "sgd", .rate = 0.2, .momentum = 0.9, .nesterov = true, .decay = 0.1, .clip = 1},
-                                       OptimizerOptions{.name = "adamw", .rate = 2e-3}, OptimizerOptions{.name = "muon", .rate = 0.02}}) {
+    for (OptimizerOptions optimizer :
+         {OptimizerOptions{.name = "sgd", .rate = 0.2, .momentum = 0.9, .nesterov = true, .decay = 0.1, .clip = 1},
+          OptimizerOptions{.name = "adamw", .rate = 2e-3}, OptimizerOptions{.name = "muon", .rate = 0.02}}) {
       WeightlessCase c = weightless_cases()[i];
       c.step = {.steps = 1, .optimizer = settled(optimizer).value(), .search = false};
       cases.push_back(std::move(c));

@@ -121,11 +121,13 @@ TEST(WeightlessStep, MeetsTheMatrixThatBothDoorsSaw) {
         b.same = same;
         const Tensor<double> other = draw(s.tokens, s.in, 7), y = b.bare(b.again(other), b.new_bias);
         const Tensor<double> up = product(b.dx, other), down = product(b.dy, y);
-        EXPECT_TRUE(distance(up, down) <= 1e-9 * largest(down)) << fmt::format("T {} n {} m {}: {}", s.tokens, s.in, s.out, distance(up, down));
+        EXPECT_TRUE(distance(up, down) <= 1e-9 * largest(down))
+            << fmt::format("T {} n {} m {}: {}", s.tokens, s.in, s.out, distance(up, down));
         const Tensor<double> mix = draw(s.tokens, s.tokens, 8);
         const Tensor<double> mixed = product(mix, b.x, Trans::no, Trans::no);
         const Tensor<double> want = product(mix, b.bare(b.y, b.bias), Trans::no, Trans::no), got = b.bare(b.again(mixed), b.new_bias);
-        EXPECT_TRUE(distance(want, got) <= 1e-9 * largest(want)) << fmt::format("T {} n {} m {}: {}", s.tokens, s.in, s.out, distance(want, got));
+        EXPECT_TRUE(distance(want, got) <= 1e-9 * largest(want))
+            << fmt::format("T {} n {} m {}: {}", s.tokens, s.in, s.out, distance(want, got));
         b.op.recall = false;
         if (s.in > s.tokens) {
           const Tensor<double> forgotten = product(b.dy, b.bare(b.again(other), b.new_bias));
@@ -337,8 +339,9 @@ TEST(WeightlessStepLaw, Grid) {
   if (wanted == nullptr) GTEST_SKIP() << "run by ./dev weightless";
   const OneThread quiet;
   const int seeds = std::atoi(wanted);
-  fmt::print("| model | optimizer | numbers | means: rms z | real against real | variances: rms z | real against real | largest z | way up "
-             "forgotten | nothing new |\n|---|---|---|---|---|---|---|---|---|---|\n");
+  fmt::print(
+      "| model | optimizer | numbers | means: rms z | real against real | variances: rms z | real against real | largest z | way up "
+      "forgotten | nothing new |\n|---|---|---|---|---|---|---|---|---|---|\n");
   double means = 0, variances = 0, count = 0;
   const std::vector<WeightlessCase> cases = weightless_step_cases();
   for (int line = 0; line < static_cast<int>(cases.size()); ++line) {

@@ -196,6 +196,7 @@ TEST(Face, EveryVerbStops) {
   expect_stopped([&](const Watch& w) { return Model::load({.model = "gpt2", .scheme = "admin"}, w); }, 3);
   expect_stopped([&](const Watch& w) { return model.measure({.input = text, .seeds = 50}, w); }, 200);
   expect_stopped([&](const Watch& w) { return model.measure({.input = text, .seeds = 50, .weightless = true}, w); }, 100);
+  expect_stopped([&](const Watch& w) { return model.measure({.input = text, .seeds = 50, .steps = 1}, w); }, 200);
   expect_stopped([&](const Watch& w) { return model.measure({.input = text, .seeds = 50, .stream = true}, w); }, 100);
   expect_stopped([&](const Watch& w) { return model.compare({.input = text, .seeds = 50}, w); }, 100);
   expect_stopped([&](const Watch& w) { return model.report({.measure = {.input = text}, .compare_schemes = {"he", "lecun"}}, w); }, 100);

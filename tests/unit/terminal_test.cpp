@@ -63,8 +63,8 @@ TEST(Terminal, FitsTheWidth) {
   for (const std::size_t width : {80U, 97U, 120U, 200U}) {
     for (const bool unicode : {false, true}) {
       const Look look{width, false, unicode};
-      for (const std::string& text :
-           {to_text(deep, look, false), to_text(testing::healthy_signal(), look, false), to_text(stepped(), look, false), compare_text(both(), look, false)}) {
+      for (const std::string& text : {to_text(deep, look, false), to_text(testing::healthy_signal(), look, false),
+                                      to_text(stepped(), look, false), compare_text(both(), look, false)}) {
         for (const std::string& line : lines_of(text)) EXPECT_LE(columns(line), width) << line;
       }
     }
