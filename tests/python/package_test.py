@@ -139,7 +139,7 @@ class Errors(unittest.TestCase):
         with self.assertRaises(stepzero.StepzeroError) as caught:
             stepzero.load("gtp2")
         self.assertIn("did you mean gpt2", str(caught.exception))
-        with self.assertRaisesRegex(stepzero.StepzeroError, "unknown key .*did you mean seq_len"):
+        with self.assertRaisesRegex(stepzero.StepzeroError, "unknown key .*\\n? *did you mean seq_len"):
             stepzero.load("gpt2").predict(seqlen=8)
         with self.assertRaisesRegex(stepzero.StepzeroError, "expected a whole number"):
             stepzero.load("gpt2").predict(seq_len="long")

@@ -88,6 +88,11 @@ std::string told_of(const std::string& model, const std::string& scheme, std::ve
   Json json = Json::parse(to_json(*signal));
   json["model"].erase("name");
   json["model"].erase("family");
+  json["model"].erase("changes");  // a scheme finds them done in what init wrote
+  for (Json& finding : json["findings"]) {
+    finding.erase("remedy");  // commands name the model
+    finding.erase("remedies");
+  }
   return json.dump();
 }
 
