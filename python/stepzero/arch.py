@@ -1,6 +1,6 @@
 """Runs an architecture file under Python and writes its canonical graph, the same that stepzero makes of it.
 
-    python3 -m stepzero.arch my_model.py [--set layers=4] > graph.json
+    python3 -m stepzero.arch my_model.py [--set layers=4] [--config config.json] > graph.json
 
 A file may begin with `from stepzero.arch import *`, so that editors know its words. What the words mean is in words.py, which stepzero
 reads too; this module adds only what the words are made of. Python 3.8 or later, nothing else."""
@@ -51,7 +51,8 @@ class Tensor:
 class Graph:
     """The tensors and nodes made so far, and what arch() declared."""
 
-    def __init__(self, settings=()):
+    def __init__(self, settings=(), config=None):
+        self.config = config or {}
         self.tensors, self.nodes, self.numbers, self.names, self.last = [], [], {}, set(), {}
         self.settings, self.declared = dict(settings), None
 
@@ -99,6 +100,10 @@ def _layer(tensor, layer):
     _graph.tensors[tensor.number]["layer"] = layer
 
 
+def _freeze(tensor):
+    _graph.tensors[tensor.number]["frozen"] = True
+
+
 def _use(tensor, row, col, rows, cols):
     return [tensor.number, row, col, rows, cols]
 
@@ -144,6 +149,45 @@ def fail(message, remedy=""):
     raise Error(f"{message}\n  {remedy}" if remedy else message)
 
 
+def _at(path):
+    """What the config.json says there: (whether it is told, the value)."""
+    value = _graph.config
+    for part in path.split("."):
+        if not isinstance(value, dict) or part not in value:
+            return False, None
+        value = value[part]
+    return True, value
+
+
+def _key_state(path):
+    told, value = _at(path)
+    return "given" if told and value is not None else "null" if told else "missing"
+
+
+def ignored(*names):
+    """Keys of a config.json that change nothing about the model."""
+
+
+_KINDS = [(bool, bool, "true or false"), (int, int, "a whole number"), (float, (int, float), "a number"), (str, str, "a string"), (list, list, "a list")]
+
+
+def key(name, otherwise, also=(), null=None):
+    """What a config.json says under this name, of the default's type; the default where it says nothing."""
+    if _graph.declared:
+        raise Error("key(...) stands inside arch(...)")
+    given = [(path, _at(path)[1]) for path in [name, *also] if _at(path)[1] is not None]
+    if not given:
+        return null if null is not None and any(_at(path)[0] for path in [name, *also]) else otherwise
+    path, value = given[0]
+    for other, same in given[1:]:
+        if same != value:
+            raise Error(f'"{other}" says {same}, but its other name "{path}" says {value}')
+    for kind, fits, words in _KINDS:
+        if type(otherwise) is kind and (not isinstance(value, fits) or isinstance(value, bool) != (kind is bool)):
+            raise Error(f'"{path}": expected {words}, found {value}')
+    return float(value) if type(otherwise) is float else value
+
+
 def arch(name, **sizes):
     """Declares the model's name, and sizes that --set can change."""
     unknown = [key for key in _graph.settings if key not in sizes]
@@ -155,13 +199,13 @@ def arch(name, **sizes):
 
 
 _words = {
-    "_tensor": _tensor, "_has": _has, "_find": _find, "_rows": _rows, "_cols": _cols, "_layer": _layer, "_use": _use, "_part": _part,
+    "_tensor": _tensor, "_has": _has, "_find": _find, "_rows": _rows, "_cols": _cols, "_layer": _layer, "_freeze": _freeze, "_use": _use, "_part": _part,
     "_node": _node, "_rename": _rename, "_channels": _channels, "_replace": _replace,
     "_number": lambda x: x.number, "_factor": lambda x: x.factor, "_plain": lambda x: Wire(x.number),
     "_scaled": lambda x, factor: Wire(x.number, x.factor * factor), "_count": lambda: len(_graph.nodes),
     "_is_wire": lambda x: isinstance(x, Wire), "_is_tensor": lambda x: isinstance(x, Tensor),
     "_is_number": lambda x: isinstance(x, (int, float)),
-    "arch": arch, "fail": fail, "pi": math.pi, "floor": math.floor, "ceil": math.ceil,
+    "arch": arch, "key": key, "ignored": ignored, "_key_state": _key_state, "fail": fail, "pi": math.pi, "floor": math.floor, "ceil": math.ceil,
     "sqrt": math.sqrt, "exp": math.exp, "log": math.log, "cos": math.cos, "sin": math.sin,
 }
 _TEXT = pathlib.Path(__file__).with_name("words.py").read_text(encoding="utf-8")
@@ -171,10 +215,10 @@ __all__ = [name for name in _words if not name.startswith("_")]
 globals().update({name: _words[name] for name in __all__})
 
 
-def run(text, name="model.py", settings=()):
-    """The canonical graph of a file's text."""
+def run(text, name="model.py", settings=(), config=None):
+    """The canonical graph of a file's text; config: what a config.json says to a family's file."""
     global _graph
-    _graph = Graph(settings)
+    _graph = Graph(settings, config)
     exec(_CODE, _words)  # anew: the words keep where a file stands
     names = {key: value for key, value in _words.items() if not key.startswith("_")}
     text = text.replace("from stepzero.arch import *", "", 1)
@@ -196,10 +240,15 @@ def main(words):
         key, _, value = words[at + 1].partition("=")
         settings[key] = _value(value)
         del words[at:at + 2]
+    config = None
+    if "--config" in words:
+        at = words.index("--config")
+        config = json.loads(pathlib.Path(words[at + 1]).read_text(encoding="utf-8"))
+        del words[at:at + 2]
     if len(words) != 1:
         sys.exit(__doc__)
     try:
-        print(json.dumps(run(pathlib.Path(words[0]).read_text(encoding="utf-8"), words[0], settings)))
+        print(json.dumps(run(pathlib.Path(words[0]).read_text(encoding="utf-8"), words[0], settings, config)))
     except Error as error:
         sys.exit(f"{words[0]}: {error}")
 

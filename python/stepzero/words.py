@@ -282,17 +282,13 @@ def rms_norm(x, name="", gain=True, eps=1e-6, offset=False, groups=1, each=False
 # ---- attention
 
 
-def _given(x, otherwise):
-    return x if x > 0 else otherwise
-
-
 def rotary(x, heads, turns=None, theta=10000.0, turned=0, first=0, interleaved=False, label=""):
     """Pairs of channels of each head turn with the position. turns: what rope(...) made; turned: how many channels, 0: all."""
     x = _wire(x)
     dim = _channels(x) // heads
     if _channels(x) % heads != 0:
         fail(f"heads={heads} do not divide {_channels(x)} channels")
-    base, count, frequencies, stretch = [theta, _given(turned, dim), [], 1.0] if turns is None else turns
+    base, count, frequencies, stretch = [theta, given(turned, dim), [], 1.0] if turns is None else turns
     return _add_node("rotary", label, _base_of(x) + "_rot", [x], [], [],
                      [["heads", heads], ["head_dim", dim], ["turned", count], ["first", first], ["base", float(base)],
                       ["interleaved", interleaved], ["frequencies", frequencies], ["stretch", float(stretch)]])
@@ -303,7 +299,7 @@ def attention(q, k, v, heads, kv_heads=0, scale=0.0, causal=True, window=0, soft
     """Each query takes the softmax-weighted mean of the values it may see. scale 0: 1 / sqrt(channels of a key)."""
     q, k, v = _wire(q), _wire(k), _wire(v)
     _open("attn")
-    kv = _given(kv_heads, heads)
+    kv = given(kv_heads, heads)
     if _channels(q) % heads != 0 or _channels(v) % kv != 0:
         fail(f"heads={heads} and kv_heads={kv} do not divide q and v of {_channels(q)} and {_channels(v)} channels")
     dim = _channels(q) // heads
@@ -412,13 +408,14 @@ def swiglu(x, ffn, gate, up, down, act="silu", bias=False):
 
 def experts(x, logits, ffn, names, chosen, act="silu", sigmoid=False, normalise=True, factor=1.0, groups=1, kept_groups=1, group_best=1,
             correction=None, label=""):
-    """Every token goes through the gated feed-forwards its router chose. names: the gate, up and down matrices, with {} for the expert."""
+    """Every token goes through the gated feed-forwards its router chose. names: the gate, up and down matrices, with {} for the expert; or of two tensors that stack those of all experts, gate over up, and down."""
     x, logits = _wire(x), _wire(logits)
     width = _channels(x)
     count = _channels(logits)
     c = [] if correction is None else [_tensor(correction, [count], "bias", 1, count, 1.0, -1, False, None)]
-    t = _expert_tensors(names, count, width, ffn) + c
-    return _add_node("experts", label, "out", [x, logits], t, [_whole(each) for each in t],
+    t, uses = _expert_tensors(names, count, width, ffn) if len(names) == 3 else _expert_stacks(names, count, width, ffn)
+    t, uses = t + c, uses + [_whole(each) for each in c]
+    return _add_node("experts", label, "out", [x, logits], t, uses,
                      [["width", width], ["ffn", ffn], ["activation", act], ["experts", count], ["chosen", chosen], ["sigmoid", sigmoid],
                       ["normalise", normalise], ["factor", float(factor)], ["groups", groups], ["kept_groups", kept_groups],
                       ["group_best", group_best], ["corrected", correction is not None]])
@@ -431,7 +428,29 @@ def _expert_tensors(names, count, width, ffn):
             shape = [width, ffn] if k == 2 else [ffn, width]
             made.append(_tensor(_replace(names[k], "{}", str(e)) + ".weight", shape, ["ffn_gate", "ffn_in", "ffn_out"][k], shape[1], shape[0],
                                 1.0, -1, False, None))
-    return made
+    return [made, [_whole(each) for each in made]]
+
+
+def _expert_stacks(names, count, width, ffn):
+    first = _tensor(names[0] + ".weight", [count, 2 * ffn, width], "ffn_gate", width, ffn, 1.0, -1, False, None)
+    last = _tensor(names[1] + ".weight", [count, width, ffn], "ffn_out", ffn, width, 1.0, -1, False, None)
+    uses = []
+    for e in range(count):
+        for t, row, rows, cols, role in [[first, 2 * e * ffn, ffn, width, "ffn_gate"], [first, (2 * e + 1) * ffn, ffn, width, "ffn_in"],
+                                         [last, e * width, width, ffn, "ffn_out"]]:
+            uses.append(_use(t, row, 0, rows, cols))
+            _part(uses[len(uses) - 1], role, rows)
+    return [[first, last], uses]
+
+
+def shared_expert(x, routed, ffn, name, act="silu"):
+    """What experts made, and what a gated feed-forward beside them makes of every token. ffn 0: there is none."""
+    if ffn == 0:
+        return routed
+    gate = function(linear(x, ffn, name=name + "gate_proj", role="ffn_gate", label="ffn.shared.gate"), act, label="ffn.shared.act")
+    up = linear(x, ffn, name=name + "up_proj", role="ffn_in", label="ffn.shared.up")
+    out = linear(multiply(gate, up, label="ffn.shared.product"), _channels(x), name=name + "down_proj", role="ffn_out", label="ffn.shared.out")
+    return add(routed, out, label="ffn.out")
 
 
 # ---- sums and products
@@ -512,8 +531,8 @@ def sum(values):
 # ---- the end
 
 
-def head(x, vocab, name="", tied="", bias="", scale=1.0, cap=0.0, init=None):
-    """Logits: a matrix of its own, or tied="name.weight" of the embedding; bias: its name."""
+def head(x, vocab, name="", tied="", bias="", constant_bias="", scale=1.0, cap=0.0, init=None):
+    """Logits: a matrix of its own, or tied="name.weight" of the embedding; bias: its name; constant_bias: of one that is not trained."""
     x = _wire(x)
     if not (_at[3] and _at[2] == "head"):
         branch("final")
@@ -522,7 +541,10 @@ def head(x, vocab, name="", tied="", bias="", scale=1.0, cap=0.0, init=None):
     t = [_find(tied) if tied != "" else _tensor(name + ".weight", [vocab, width], "head", width, vocab, 1.0, -1, False, init)]
     if bias != "":
         t.append(_tensor(bias, [vocab], "bias", 1, vocab, 1.0, -1, False, None))
-    fields = [["n_in", width], ["n_out", vocab], ["bias", bias != ""], ["stored", "out_in"], ["pieces", 1]]
+    if constant_bias != "":
+        t.append(_tensor(constant_bias, [1, vocab], "bias", 1, vocab, 1.0, -1, False, None))
+        _freeze(t[1])
+    fields = [["n_in", width], ["n_out", vocab], ["bias", bias + constant_bias != ""], ["stored", "out_in"], ["pieces", 1]]
     y = _node("linear", [x], [_whole(each) for each in t], fields)
     _base.append("logits")
     _rename(y, "logits")
@@ -564,6 +586,76 @@ def constant(value):
 
 
 zeros = ["constant", 0.0, 0.0, 0.0]
+
+
+# ---- what a family's file reads of a config.json, inside arch(...)
+
+
+def given(x, otherwise):
+    """x, or what else it is where x is 0 or None: 0 in a size means that it follows from others."""
+    return otherwise if x is None or x == 0 else x
+
+
+def only_if(on, x):
+    """x where the first is True, else 0."""
+    return x if on else 0
+
+
+_function_names = [
+    ["swish", "silu"], ["gelu_new", "gelu_tanh"], ["gelu_fast", "gelu_tanh"], ["gelu_pytorch_tanh", "gelu_tanh"],
+    ["gelu_python_tanh", "gelu_tanh"], ["gelu_accurate", "gelu_tanh"], ["gelu_python", "gelu"], ["linear", "identity"],
+]
+
+
+def activation_key(name, otherwise):
+    """The elementwise function that a key names."""
+    named = key(name, otherwise)
+    return _look_up(_function_names, named, named)
+
+
+# rope_parameters is what newer files call rope_scaling; some tell it for each type of layers.
+def _rope_place():
+    at = "rope_parameters." if _key_state("rope_parameters") == "given" else "rope_scaling."
+    return at + "full_attention." if _key_state(at + "full_attention") == "given" else at
+
+
+def rope_theta_key(otherwise):
+    """The base of rotary frequencies, wherever a config.json tells it."""
+    return key("rope_theta", otherwise, also=[_rope_place() + "rope_theta"])
+
+
+def turned_part_key(otherwise):
+    """The part of a head's channels that turn."""
+    return key("partial_rotary_factor", otherwise, also=[_rope_place() + "partial_rotary_factor"])
+
+
+def rope_keys(positions, otherwise=["none"]):
+    """The rule for rope(...) that rope_scaling or rope_parameters tell; otherwise: where there is neither."""
+    at = _rope_place()
+    if _key_state("rope_parameters") == "missing" and _key_state("rope_scaling") == "missing":
+        return otherwise
+    kind = key(at + "rope_type", "default", also=[at + "type"])
+    original = key(at + "original_max_position_embeddings", positions, also=["original_max_position_embeddings"])
+    factor = key(at + "factor", 0.0)
+    if kind in ["linear", "llama3"] and factor == 0:
+        fail(f"rope_scaling: the rule {kind} needs a factor")
+    if kind == "default" or kind == "dynamic":  # dynamic begins behind the positions
+        return ["none"]
+    if kind == "linear":
+        return ["linear", factor]
+    if kind == "llama3":
+        return ["llama3", factor, original, key(at + "low_freq_factor", 1.0), key(at + "high_freq_factor", 4.0)]
+    if kind == "yarn":
+        factor = factor if factor > 0 else float(positions) / original
+        whole, part = key(at + "mscale", 0.0), key(at + "mscale_all_dim", 0.0)
+        stretch = _yarn_stretch(factor, whole) / _yarn_stretch(factor, part) if whole > 0 and part > 0 else _yarn_stretch(factor, 1.0)
+        return ["yarn", factor, original, key(at + "beta_fast", 32.0), key(at + "beta_slow", 1.0), key(at + "truncate", True),
+                key(at + "attention_factor", stretch)]
+    fail(f"rope_scaling: there is no rule {kind} for this family", "default, dynamic, linear, llama3, yarn")
+
+
+def _yarn_stretch(factor, times):
+    return 1.0 if factor <= 1 else 0.1 * times * log(factor) + 1.0
 
 
 # ---- rotary frequencies of long-context rules

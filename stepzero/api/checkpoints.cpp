@@ -38,7 +38,7 @@ Expected<std::string> config_of(const ModelRequest& model, const Architecture& a
   if (!config) return std::unexpected(config.error());
   nlohmann::ordered_json& c = *config;
   std::vector<std::string> set;
-  if (a.own) {  // a file of its own has no keys for what --set says
+  if (a.own && !a.own->config) {  // a file of its own has no keys for what --set says
     for (const std::string& assignment : a.own->set) set.push_back(assignment);
     if (!a.own->is_graph) c["set"] = set;
     c["torch_dtype"] = torch_name(dtype);

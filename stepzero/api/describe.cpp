@@ -69,10 +69,14 @@ nlohmann::ordered_json describe_as_graph(const Architecture& a) {
 
 Expected<std::string> describe_as_file(const Architecture& a) {
   if (a.own && a.own->is_graph) return fail(fmt::format("{}: a canonical graph is not turned back into a text", show(a.own->file)));
+  if (a.own && !a.own->changes.empty()) {
+    return fail(fmt::format("{}: {} changes the graph, and no size of the file says so", show(a.name), a.own->changes.front()),
+                "write it into the file; describe --json shows the graph");
+  }
   if (a.own) {
-    const auto built = build_text(a.own->text, a.own->file, a.own->settings);
+    const auto built = build_text(*a.own);
     if (!built) return std::unexpected(built.error());
-    return a.own->set.empty() ? a.own->text : with_sizes(a.own->text, built->name, built->sizes);
+    return a.own->set.empty() && !a.own->config ? a.own->text : with_sizes(a.own->text, a.own->config ? a.name : built->name, built->sizes);
   }
   auto text = fill_family_file(a);
   if (!text) return text;

@@ -31,7 +31,6 @@ class Sources {
     }
     return -1;
   }
-  void clear() { std::vector<std::uint64_t>().swap(words_); }
 
  private:
   std::vector<std::uint64_t> words_;
@@ -55,6 +54,20 @@ const char* what_meets(const AnyOp& op) {
   return nullptr;
 }
 
+// What a wire holds: sources that it is a sum of, and those that came through something that is not linear.
+struct Held {
+  Sources linear, bent;
+
+  void add(const Held& other) {
+    linear.add(other.linear);
+    bent.add(other.bent);
+  }
+  void bend(const Held& other) {
+    bent.add(other.linear);
+    bent.add(other.bent);
+  }
+};
+
 class Walk {
  public:
   explicit Walk(const Graph& graph) : graph_(graph), of_(graph.nodes.size()), last_reader_(graph.nodes.size()) {
@@ -63,27 +76,38 @@ class Walk {
     }
   }
 
-  Expected<void> run() {
+  Expected<bool> run() {
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& node = graph_.nodes[i];
-      if (auto done = check(node); !done) return done;
+      if (auto done = check(node); !done) return std::unexpected(done.error());
       fill(i, node);
       for (const int input : node.inputs) {
-        if (last_reader_[static_cast<std::size_t>(input)] == i) of_[static_cast<std::size_t>(input)].clear();
+        if (last_reader_[static_cast<std::size_t>(input)] == i) of_[static_cast<std::size_t>(input)] = {};
       }
     }
-    return {};
+    return coherent_;
   }
 
  private:
-  [[nodiscard]] const Sources& of(int wire) const { return of_[static_cast<std::size_t>(wire)]; }
+  [[nodiscard]] const Held& of(int wire) const { return of_[static_cast<std::size_t>(wire)]; }
 
-  Expected<void> check(const Node& node) const {
+  // A source that both hold, and not both linearly; of ops other than sums any; -1: none.
+  [[nodiscard]] static std::ptrdiff_t uncovered(const Held& x, const Held& y, bool sum) {
+    std::ptrdiff_t shared = x.bent.shared_with(y.bent);
+    if (shared < 0) shared = x.bent.shared_with(y.linear);
+    if (shared < 0) shared = x.linear.shared_with(y.bent);
+    return shared < 0 && !sum ? x.linear.shared_with(y.linear) : shared;
+  }
+
+  Expected<void> check(const Node& node) {
     const char* meets = what_meets(node.op);
+    const bool sum = std::holds_alternative<Residual>(node.op);
     for (std::size_t a = 0; meets != nullptr && a < node.inputs.size(); ++a) {
       for (std::size_t b = a + 1; b < node.inputs.size(); ++b) {
-        const std::ptrdiff_t shared = of(node.inputs[a]).shared_with(of(node.inputs[b]));
+        const Held &x = of(node.inputs[a]), &y = of(node.inputs[b]);
+        const std::ptrdiff_t shared = uncovered(x, y, sum);
         if (shared >= 0) return refuse(node, meets, node.inputs[a], node.inputs[b], names_[static_cast<std::size_t>(shared)]);
+        coherent_ = coherent_ || x.linear.shared_with(y.linear) >= 0;
       }
     }
     return {};
@@ -105,29 +129,45 @@ class Walk {
   }
 
   void fill(std::size_t i, const Node& node) {
-    Sources& to = of_[i];
+    Held& to = of_[i];
     if (std::holds_alternative<Pixels>(node.op)) {
-      to.add(names_.size());
+      to.linear.add(names_.size());
       names_.push_back(node.name);
     } else if (begins_afresh(node.op)) {
-      to.add(source(node, node.params[0]));
+      to.linear.add(source(node, node.params[0]));
     } else if (std::holds_alternative<Attention>(node.op)) {
-      to = of(node.inputs[2]);  // a mean of the values
+      to.bend(of(node.inputs[2]));  // a mean of the values
     } else {
-      for (const int input : node.inputs) to.add(of(input));
-      if (std::holds_alternative<LearnedPosition>(node.op)) to.add(source(node, node.params[0]));
+      for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+        if (passes_on(node, k).linear)
+          to.add(of(node.inputs[k]));
+        else
+          to.bend(of(node.inputs[k]));
+      }
+      if (std::holds_alternative<LearnedPosition>(node.op)) to.linear.add(source(node, node.params[0]));
     }
   }
 
   const Graph& graph_;
-  std::vector<Sources> of_;
+  std::vector<Held> of_;
   std::vector<std::size_t> last_reader_;
   std::map<std::tuple<int, Index, Index>, std::size_t> ids_;
   std::vector<std::string> names_;  // of the node where each source begins
+  bool coherent_ = false;
 };
 
 }  // namespace
 
-Expected<void> check_sources(const Graph& graph) { return Walk(graph).run(); }
+PassesOn passes_on(const Node& node, std::size_t k, std::span<const Law> theta) {
+  if (const auto* sum = std::get_if<Residual>(&node.op)) return {.linear = true, .times = k == 0 ? sum->skip_scale : sum->branch_scale};
+  if (const auto* scale = std::get_if<Scale>(&node.op)) return {.linear = true, .times = scale->factor};
+  if (const auto* gain = std::get_if<Gain>(&node.op))
+    return {.linear = true, .learned = gain->one, .times = theta.empty() ? 1 : theta[0].mean};
+  if (std::holds_alternative<RmsNorm>(node.op) || std::holds_alternative<LayerNorm>(node.op)) return {.linear = true, .by_token = true};
+  const bool adds = std::holds_alternative<LearnedPosition>(node.op) || std::holds_alternative<SinusoidalPosition>(node.op);
+  return {.linear = adds || std::holds_alternative<Dropout>(node.op)};
+}
+
+Expected<bool> check_sources(const Graph& graph) { return Walk(graph).run(); }
 
 }  // namespace stepzero

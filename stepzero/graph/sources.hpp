@@ -1,13 +1,26 @@
 #pragma once
-// Which wires have additive ancestors in common. The theory takes the two wires of a sum or a product, and the queries, keys and
-// values of an attention, for uncorrelated; that holds where each is made by fresh matrices of its own.
+// Which wires have additive ancestors in common. The theory takes the two factors of a product, and the queries, keys and values of an
+// attention, for uncorrelated; that holds where each is made by fresh matrices of its own. A sum may have wires that share sources, as
+// long as both hold them linearly: theory/coherence.hpp.
+#include <span>
+
 #include "stepzero/core/error.hpp"
+#include "stepzero/core/law.hpp"
 #include "stepzero/graph/graph.hpp"
 
 namespace stepzero {
 
-// A source is what a table or a matrix makes; other ops pass the sources of their wires on, sums and products join them.
-// An error names the node, the two wires that meet there, and a source that both hold.
-Expected<void> check_sources(const Graph& graph);
+// What a node's output holds of its wire k: the wire times a number, or times a number of each token's own (a norm); or neither.
+struct PassesOn {
+  bool linear = false;
+  bool by_token = false;
+  bool learned = false;  // the number is a parameter
+  double times = 1;
+};
+PassesOn passes_on(const Node& node, std::size_t k, std::span<const Law> theta = {});
+
+// A source is what a table or a matrix makes; other ops pass the sources of their wires on, sums and products join them. Whether there
+// are sums whose wires share one; an error names the node where no rule covers what is shared, the two wires, and the source.
+Expected<bool> check_sources(const Graph& graph);
 
 }  // namespace stepzero

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "stepzero/models/model.hpp"
+#include "stepzero/models/own_file.hpp"
 
 namespace stepzero {
 
@@ -51,12 +52,27 @@ Json value_of(std::string_view text) {
   return value.is_number() || value.is_boolean() ? value : Json(std::string(text));
 }
 
+// Of a family that is a file: any key that it reads may be the one.
+bool express_size(Json& config, const OwnFile& wanted, std::string_view size, const Json& value) {
+  if (own_size(wanted, size).empty()) return false;  // a change of the graph
+  for (const std::string& key : wanted.keys) {
+    Json trial = config;
+    trial[key] = value;
+    const auto got = import_config(trial.dump(), "config.json");
+    if (!got || own_size(*got->own, size) != own_size(wanted, size)) continue;
+    config = std::move(trial);
+    return true;
+  }
+  return false;
+}
+
 // A key is right if the family, reading it, comes to what --set would have made.
 bool express_one(Json& config, const std::string& assignment) {
   const std::size_t equals = assignment.find('=');
   const std::string field = assignment.substr(0, equals);
   auto wanted = import_config(config.dump(), "config.json");
   if (!wanted || !set_field(*wanted, assignment)) return false;
+  if (wanted->own) return express_size(config, *wanted->own, field, value_of(std::string_view(assignment).substr(equals + 1)));
   for (const Keys& row : table) {
     if (row.field != field) continue;
     for (const char* key : row.keys) {

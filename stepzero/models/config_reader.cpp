@@ -12,12 +12,6 @@ namespace stepzero {
 
 namespace {
 
-bool is_size(std::string_view key) {
-  constexpr auto sizes = std::to_array<std::string_view>({"hidden_size", "n_embd", "d_model", "num_hidden_layers", "n_layer", "num_layers",
-                                                          "num_attention_heads", "n_head", "num_heads", "vocab_size"});
-  return std::ranges::find(sizes, key) != sizes.end();
-}
-
 // Keys that say nothing about step zero: who wrote the file, special tokens, how it is run, trained or generated from.
 bool is_beside(std::string_view key) {
   constexpr auto ends =
@@ -93,12 +87,60 @@ bool is_beside(std::string_view key) {
          std::ranges::find(whole, key) != whole.end();
 }
 
+// Keys that make another model of it wherever a family reads them.
+bool is_decisive(std::string_view key) {
+  constexpr auto list = std::to_array<std::string_view>({"no_rope_layers",
+                                                         "moe_intermediate_size",
+                                                         "num_experts",
+                                                         "num_local_experts",
+                                                         "n_routed_experts",
+                                                         "n_shared_experts",
+                                                         "layer_types",
+                                                         "sliding_window_pattern",
+                                                         "attention_chunk_size",
+                                                         "use_qk_norm",
+                                                         "qk_layernorm",
+                                                         "residual_multiplier",
+                                                         "embedding_multiplier",
+                                                         "attention_multiplier",
+                                                         "logits_scaling",
+                                                         "partial_rotary_factor",
+                                                         "kv_lora_rank",
+                                                         "attn_logit_softcapping",
+                                                         "final_logit_softcapping",
+                                                         "query_pre_attn_scalar",
+                                                         "layerscale_value"});
+  return std::ranges::find(list, key) != list.end();
+}
+
+// A value that leaves the model as it is without the key.
+bool is_neutral(const nlohmann::json& value) {
+  if (value.is_array()) return std::ranges::all_of(value, [](const auto& x) { return x == "full_attention"; });
+  return value.is_null() || value == false || value == 0 || value == 1;
+}
+
 }  // namespace
+
+Expected<void> refuse_unread(const nlohmann::json& object, const std::string& file, const std::set<std::string, std::less<>>& asked) {
+  for (const auto& [key, value] : object.items()) {
+    if (asked.contains(key) || !is_decisive(key) || is_neutral(value)) continue;
+    return fail(fmt::format("{}: \"{}\" is not read by this family, and makes another model", show(file), key),
+                "is the model_type right, or --like? An architecture file can say what the family cannot: stepzero describe writes one");
+  }
+  return {};
+}
+
+bool is_size_key(std::string_view key) {
+  constexpr auto sizes =
+      std::to_array<std::string_view>({"hidden_size", "n_embd", "d_model", "num_hidden_layers", "n_layer", "num_layers",
+                                       "num_attention_heads", "n_head", "num_heads", "vocab_size", "dim", "n_layers", "n_heads"});
+  return std::ranges::find(sizes, key) != sizes.end();
+}
 
 const nlohmann::json* ConfigReader::find(Keys keys, std::string_view& found) {
   const nlohmann::json* value = nullptr;
   for (const std::string_view key : keys) {
-    asked_.insert(key);
+    asked_.emplace(key);
     const auto it = object_.find(key);
     if (it == object_.end() || it->is_null()) continue;
     if (value != nullptr && *value != *it) {
@@ -121,7 +163,7 @@ Index ConfigReader::count(Keys keys, Index fallback, Index low, Index high) {
   std::string_view key;
   const auto* value = find(keys, key);
   if (value == nullptr) {
-    if (is_size(*keys.begin())) assumed_.emplace_back(*keys.begin(), fallback);
+    if (is_size_key(*keys.begin())) assumed_.emplace_back(*keys.begin(), fallback);
     return fallback;
   }
   const bool fits = value->is_number_integer() && *value >= low && *value <= high;
@@ -188,24 +230,25 @@ std::vector<std::string> ConfigReader::sizes_not_given() const {
   return out;
 }
 
-std::vector<std::string> ConfigReader::notices() const {
-  std::vector<std::string> unread, assumed, out;
-  const std::vector<std::string> known(asked_.begin(), asked_.end());
-  for (const auto& [key, value] : object_.items()) {
-    if (asked_.contains(key) || is_beside(key) || value.is_null()) continue;
-    const std::string near = closest(key, known);
-    unread.push_back(
-        fmt::format("\"{}\"{}", show(key), near.empty() || object_.contains(near) ? "" : fmt::format(" (did you mean \"{}\"?)", near)));
-  }
-  for (const auto& [key, value] : assumed_) assumed.push_back(fmt::format("\"{}\" = {}", key, value));
-  if (!unread.empty()) out.push_back(fmt::format("{}: not read: {}", show(file_), fmt::join(unread, ", ")));
-  if (!assumed.empty()) out.push_back(fmt::format("{}: not given, so the family's own: {}", show(file_), fmt::join(assumed, ", ")));
-  return out;
-}
-
 Expected<void> ConfigReader::finish() const {
   if (!error_.message.empty()) return std::unexpected(error_);
-  return {};
+  return refuse_unread(object_, file_, asked_);
+}
+
+std::vector<std::string> notices_of(const nlohmann::json& object, const std::string& file, const std::set<std::string, std::less<>>& asked,
+                                    const std::vector<std::pair<std::string, Index>>& assumed) {
+  std::vector<std::string> unread, sizes, out;
+  const std::vector<std::string> known(asked.begin(), asked.end());
+  for (const auto& [key, value] : object.items()) {
+    if (asked.contains(key) || is_beside(key) || value.is_null()) continue;
+    const std::string near = closest(key, known);
+    unread.push_back(
+        fmt::format("\"{}\"{}", show(key), near.empty() || object.contains(near) ? "" : fmt::format(" (did you mean \"{}\"?)", near)));
+  }
+  for (const auto& [key, value] : assumed) sizes.push_back(fmt::format("\"{}\" = {}", key, value));
+  if (!unread.empty()) out.push_back(fmt::format("{}: not read: {}", show(file), fmt::join(unread, ", ")));
+  if (!sizes.empty()) out.push_back(fmt::format("{}: not given, so the family's own: {}", show(file), fmt::join(sizes, ", ")));
+  return out;
 }
 
 }  // namespace stepzero

@@ -14,16 +14,26 @@
 
 namespace stepzero {
 
+// Whether a key says a size that every configuration should give.
+bool is_size_key(std::string_view key);
+
+// What a configuration says that was not asked for, and sizes that it does not say, in words.
+std::vector<std::string> notices_of(const nlohmann::json& object, const std::string& file, const std::set<std::string, std::less<>>& asked,
+                                    const std::vector<std::pair<std::string, Index>>& assumed);
+
+// An error where a configuration says something that makes another model, and that was not asked for.
+Expected<void> refuse_unread(const nlohmann::json& object, const std::string& file, const std::set<std::string, std::less<>>& asked);
+
 class ConfigReader {
  public:
   ConfigReader(const nlohmann::json& object, std::string file) : object_(object), file_(std::move(file)) {}
 
   [[nodiscard]] bool has(std::string_view key) const {
-    asked_.insert(key);
+    asked_.emplace(key);
     return object_.contains(key);
   }
   [[nodiscard]] bool is_null(std::string_view key) const {
-    asked_.insert(key);
+    asked_.emplace(key);
     const auto it = object_.find(key);
     return it != object_.end() && it->is_null();
   }
@@ -40,8 +50,7 @@ class ConfigReader {
 
   void complain(std::string_view key, std::string message);
   [[nodiscard]] Expected<void> finish() const;
-  // What was given and not read, and sizes that were not given: in words.
-  [[nodiscard]] std::vector<std::string> notices() const;
+  [[nodiscard]] std::vector<std::string> notices() const { return notices_of(object_, file_, asked_, assumed_); }
   // Names of the sizes that were not given.
   [[nodiscard]] std::vector<std::string> sizes_not_given() const;
 
@@ -51,8 +60,8 @@ class ConfigReader {
   const nlohmann::json& object_;
   std::string file_;
   Error error_;
-  mutable std::set<std::string_view> asked_;                 // keys of the configuration; literals
-  std::vector<std::pair<std::string_view, Index>> assumed_;  // sizes that were not given
+  mutable std::set<std::string, std::less<>> asked_;    // keys of the configuration
+  std::vector<std::pair<std::string, Index>> assumed_;  // sizes that were not given
 };
 
 }  // namespace stepzero

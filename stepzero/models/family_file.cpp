@@ -154,6 +154,12 @@ std::size_t end_of_call(std::string_view text, std::size_t start) {
 
 }  // namespace
 
+const FamilyFile* find_family_file(std::string_view model_type) {
+  const auto files = family_files();
+  const auto it = std::ranges::find(files, model_type, &FamilyFile::model_type);
+  return it != files.end() && it->text.contains("key(\"") ? &*it : nullptr;
+}
+
 std::string with_sizes(std::string_view text, const std::string& name, const SizeValues& sizes) {
   std::size_t start = text.starts_with("arch(") ? 0 : text.find("\narch(");
   if (start == std::string_view::npos) return std::string(text);

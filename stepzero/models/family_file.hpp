@@ -15,6 +15,9 @@ struct FamilyFile {
 };
 std::span<const FamilyFile> family_files();
 
+// The file of a family that reads a config.json by itself; null: there is none.
+const FamilyFile* find_family_file(std::string_view model_type);
+
 // The text of the family with the sizes of this model in its arch(...); `a` is resolved and of a family.
 Expected<std::string> fill_family_file(const Architecture& a);
 

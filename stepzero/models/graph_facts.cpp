@@ -10,11 +10,7 @@ namespace {
 bool is_norm(const AnyOp& op) { return std::holds_alternative<LayerNorm>(op) || std::holds_alternative<RmsNorm>(op); }
 
 bool is_function(const AnyOp& any) {
-  return std::visit(
-      []<class T>(const T&) {
-        return requires { typename T::phi; };
-      },
-      any);
+  return std::visit([]<class T>(const T&) { return requires { typename T::phi; }; }, any);
 }
 
 void read_op(Architecture& a, const TokenEmbedding& op) {
@@ -84,6 +80,11 @@ void read_first(Architecture& a, First& seen, const Graph& graph, const Node& no
     seen.activation = true;
   }
   if (std::holds_alternative<Multiply>(node.op) && in_ffn) a.gated = true;
+  if (const auto* scale = std::get_if<Scale>(&node.op)) {
+    const Node& before = graph.nodes[static_cast<std::size_t>(node.inputs[0])];
+    if (std::holds_alternative<TokenEmbedding>(before.op)) a.embedding_scale = scale->factor;
+    if (before.name == "logits") a.logit_scale = scale->factor;
+  }
   const auto* matrix = std::get_if<Linear>(&node.op);
   if (matrix != nullptr && !seen.ffn && graph.params[static_cast<std::size_t>(node.params[0].param)].role == Role::ffn_in) {
     a.ffn = matrix->out;
@@ -119,6 +120,12 @@ void describe_graph(Architecture& a, const Graph& graph) {
   a.activation = Activation::identity;
   a.causal = true;
   a.layers = a.decoder_layers = 0;
+  a.skip_scale = a.residual_scale = a.embedding_scale = a.logit_scale = a.attention_scale = 1;
+  a.skip_scales.clear();
+  a.residual_scales.clear();
+  a.branch_gain = BranchGain::none;
+  a.sub_norm = a.norm_scale_by_layer = a.unit_linear = false;
+  a.qk_norm = QkNorm::none;
   First seen;
   for (const Node& node : graph.nodes) {
     std::visit([&](const auto& op) { read_op(a, op); }, node.op);

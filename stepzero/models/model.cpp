@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cstdio>
 #include <filesystem>
+#include <set>
 #include <vector>
 
 #include <fmt/format.h>
@@ -16,6 +17,8 @@
 #include "stepzero/io/file.hpp"
 #include "stepzero/io/json.hpp"
 #include "stepzero/models/family.hpp"
+#include "stepzero/models/family_alias.hpp"
+#include "stepzero/models/family_file.hpp"
 #include "stepzero/models/own_file.hpp"
 
 namespace stepzero {
@@ -52,18 +55,24 @@ Expected<Architecture> import(std::string_view text, const std::string& file, st
                               ? config->value("model_type", nlohmann::json()).is_string() ? (*config)["model_type"].get<std::string>() : ""
                               : "";
   if (!like.empty() && config->is_object()) (*config)["model_type"] = like;
+  read_as_known_family(*config);
   const auto type = config->is_object() ? config->find("model_type") : config->end();
   if (!config->is_object() || type == config->end() || !type->is_string()) {
     return fail(fmt::format("{}: \"model_type\" is missing", show(file)), "a Hugging Face config.json names its family there");
   }
   const Family* family = find_family(type->get<std::string>());
-  if (family == nullptr) {
-    std::vector<std::string_view> known;
-    for (const Family& f : families()) known.push_back(f.model_type);
-    return fail(fmt::format("{}: unknown model_type \"{}\"", show(file), show(type->get<std::string>())),
-                fmt::format("known are {}; --like FAMILY reads it as one of them", fmt::join(known, ", ")));
+  const FamilyFile* family_file = find_family_file(type->get<std::string>());
+  if (family == nullptr && family_file == nullptr) {
+    std::set<std::string> known;
+    for (const Family& f : families()) known.emplace(f.model_type);
+    for (const FamilyFile& f : family_files()) known.emplace(f.model_type);
+    const std::string unknown = type->get<std::string>();
+    const std::string near = closest(unknown, std::vector<std::string>(known.begin(), known.end()));
+    return fail(fmt::format("{}: unknown model_type \"{}\"", show(file), show(unknown)),
+                fmt::format("{}--like FAMILY reads it as one of the {} known: llama, gpt2, bert, t5, ... (stepzero models shows them)",
+                            near.empty() ? "" : fmt::format("did you mean {}? ", near), known.size()));
   }
-  auto a = family->import(*config, file);
+  auto a = family_file != nullptr ? load_family(family_file->model_type, family_file->text, *config, file) : family->import(*config, file);
   if (!a) return a;
   if (!like.empty() && like != own && !a->sizes_not_given.empty()) {
     return fail(fmt::format("{}: read as {} it does not say {}", show(file), like, fmt::join(a->sizes_not_given, ", ")),

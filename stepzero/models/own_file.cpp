@@ -12,6 +12,9 @@
 #include "stepzero/graph/check.hpp"
 #include "stepzero/graph/graph_json.hpp"
 #include "stepzero/io/json.hpp"
+#include "stepzero/models/config_keys.hpp"
+#include "stepzero/models/config_reader.hpp"
+#include "stepzero/models/graph_changes.hpp"
 #include "stepzero/models/words.hpp"
 
 namespace stepzero {
@@ -21,9 +24,9 @@ namespace {
 using lang::List;
 using lang::Value;
 
-Expected<Built> run(const std::string& text, const std::string& file, const SizeValues& settings, bool only_declared) {
+Expected<Built> run(const std::string& text, const std::string& file, const SizeValues& settings, bool only_declared, ConfigKeys& keys) {
   lang::Evaluator evaluator;
-  Words words(evaluator, settings, only_declared);
+  Words words(evaluator, settings, only_declared, keys);
   static const auto program = lang::compile({"the words", std::string(words_text())}, 0, true);
   if (!program) return std::unexpected(program.error());
   if (auto done = evaluator.run(*program); !done) return std::unexpected(done.error());
@@ -87,16 +90,41 @@ Index most_positions(const SizeValues& sizes) {
 }  // namespace
 
 Expected<Built> build_text(const std::string& text, const std::string& file, const SizeValues& settings) {
-  return run(text, file, settings, false);
+  ConfigKeys keys(nullptr);
+  return run(text, file, settings, false, keys);
+}
+
+Expected<Built> build_text(const OwnFile& own) {
+  ConfigKeys keys(own.config.get());
+  return run(own.text, own.file, own.settings, false, keys);
 }
 
 Expected<Architecture> load_text(std::string text, const std::string& file) {
-  auto declared = run(text, file, {}, true);
+  ConfigKeys keys(nullptr);
+  auto declared = run(text, file, {}, true, keys);
   if (!declared) return std::unexpected(declared.error());
   Architecture a;
   a.name = declared->name;
   a.family = "file";
   a.own = std::make_shared<OwnFile>(OwnFile{.file = file, .text = std::move(text), .sizes = std::move(declared->sizes)});
+  return a;
+}
+
+Expected<Architecture> load_family(std::string_view model_type, std::string_view text, const nlohmann::json& config,
+                                   const std::string& file) {
+  OwnFile own{
+      .file = fmt::format("{}.py", model_type), .text = std::string(text), .config = std::make_shared<const nlohmann::json>(config)};
+  ConfigKeys keys(own.config.get());
+  auto declared = run(own.text, own.file, {}, true, keys);
+  if (!declared) return fail(fmt::format("{}: {}", show(file), declared.error().message), declared.error().hint);
+  if (auto done = refuse_unread(config, file, keys.asked()); !done) return std::unexpected(done.error());
+  Architecture a;
+  a.name = a.family = model_type;
+  a.notices = notices_of(config, file, keys.asked(), keys.assumed());
+  for (const auto& [key, value] : keys.assumed()) a.sizes_not_given.push_back(key);
+  own.keys.assign(keys.asked().begin(), keys.asked().end());
+  own.sizes = std::move(declared->sizes);
+  a.own = std::make_shared<OwnFile>(std::move(own));
   return a;
 }
 
@@ -117,7 +145,8 @@ Expected<Architecture> load_graph(std::string text, const std::string& file) {
     if (document->contains(key) && (*document)[key].is_number()) sizes.emplace_back(key, (*document)[key].get<double>());
   }
   a.graph = std::make_shared<const Graph>(std::move(*graph));
-  a.own = std::make_shared<OwnFile>(OwnFile{.file = file, .text = std::move(text), .is_graph = true, .sizes = std::move(sizes)});
+  a.own = std::make_shared<OwnFile>(
+      OwnFile{.file = file, .text = std::move(text), .is_graph = true, .built = a.graph, .sizes = std::move(sizes)});
   return a;
 }
 
@@ -126,11 +155,18 @@ Expected<void> set_own_size(Architecture& a, std::string_view assignment) {
   if (equals == std::string_view::npos)
     return fail(fmt::format("--set {}: expected key=value", show(assignment)), "for example --set layers=24");
   const std::string key(assignment.substr(0, equals));
-  if (a.own->is_graph)
-    return fail(fmt::format("--set {}: a canonical graph has no sizes to set", show(key)), "the file it was made from has");
   std::vector<std::string> known;
   for (const auto& [name, value] : a.own->sizes) known.push_back(name);
-  const auto it = std::ranges::find(known, key);
+  const auto it = a.own->is_graph ? known.end() : std::ranges::find(known, key);
+  if (it == known.end() && is_graph_change(key)) {
+    Architecture trial = a;
+    trial.own.reset();
+    if (auto done = set_field(trial, assignment); !done) return done;  // says what is wrong with the value
+    change_own(a, std::string(assignment));
+    return {};
+  }
+  if (a.own->is_graph)
+    return fail(fmt::format("--set {}: a canonical graph has no sizes to set", show(key)), "the file it was made from has");
   if (it == known.end()) {
     const std::string near = closest(key, known);
     return fail(fmt::format("--set {}: {} declares no such size{}", show(key), show(a.own->file),
@@ -148,10 +184,25 @@ Expected<void> set_own_size(Architecture& a, std::string_view assignment) {
   return {};
 }
 
+void change_own(Architecture& a, const std::string& assignment) {
+  OwnFile own = *a.own;
+  own.changes.push_back(assignment);
+  own.set.push_back(assignment);
+  a.own = std::make_shared<OwnFile>(std::move(own));
+}
+
+std::string own_size(const OwnFile& own, std::string_view name) {
+  for (const SizeValues* list : {&own.settings, &own.sizes}) {
+    const auto it = std::ranges::find(*list, name, [](const auto& s) { return std::string_view(s.first); });
+    if (it != list->end()) return lang::to_literal(it->second);
+  }
+  return {};
+}
+
 Expected<void> resolve_own(Architecture& a) {
   SizeValues sizes = a.own->sizes;
   if (!a.own->is_graph) {
-    auto built = build_text(a.own->text, a.own->file, a.own->settings);
+    auto built = build_text(*a.own);
     if (!built) return std::unexpected(built.error());
     sizes = std::move(built->sizes);
     a.graph = std::make_shared<const Graph>(std::move(built->graph));
@@ -159,7 +210,19 @@ Expected<void> resolve_own(Architecture& a) {
   a.positions = most_positions(sizes);
   a.init_std = number_or(sizes, "init_std", 0.02);
   if (!(a.init_std >= 0 && a.init_std <= 1e30)) return fail(fmt::format("init_std = {} is no standard deviation", a.init_std));
+  if (a.own->is_graph && a.own->built) a.graph = a.own->built;
   describe_graph(a, *a.graph);
+  if (a.own->changes.empty()) return {};
+  Architecture after = a;
+  after.own.reset();
+  for (const std::string& change : a.own->changes) {
+    if (auto done = set_field(after, change); !done) return done;
+  }
+  auto changed = change_graph(*a.graph, a, after);
+  if (!changed) return fail(fmt::format("{}: {}", show(a.own->file), changed.error().message), changed.error().hint);
+  after.own = std::exchange(a.own, nullptr);
+  a = std::move(after);
+  a.graph = std::make_shared<const Graph>(std::move(*changed));
   return {};
 }
 

@@ -57,8 +57,9 @@ Expected<ParamUse> use_of(const Value& value) {
 
 }  // namespace
 
-Words::Words(lang::Evaluator& evaluator, const SizeValues& settings, bool only_declared)
-    : evaluator_(evaluator), settings_(settings), only_declared_(only_declared) {
+Words::Words(lang::Evaluator& evaluator, const SizeValues& settings, bool only_declared, ConfigKeys& keys)
+    : evaluator_(evaluator), settings_(settings), only_declared_(only_declared), keys_(keys) {
+  define_keys();
   define_tensors();
   define_wires();
   evaluator_.define("arch", [this](Call& call) { return arch(call); });
@@ -70,6 +71,20 @@ Words::Words(lang::Evaluator& evaluator, const SizeValues& settings, bool only_d
       out.replace(at, from->size(), *to);
     return Value(out);
   });
+}
+
+// Sizes alone come from a configuration, so that arch(...) with numbers in it says the whole model.
+void Words::define_keys() {
+  using Door = Expected<Value> (ConfigKeys::*)(const Call&);
+  const auto reads = [this](const char* name, Door door) {
+    evaluator_.define(name, [this, door](Call& call) -> Expected<Value> {
+      if (declared_) return fail("key(...) stands inside arch(...), and ignored(...) before it", "what they read is a size of the model");
+      return (keys_.*door)(call);
+    });
+  };
+  reads("key", &ConfigKeys::key);
+  reads("_key_state", &ConfigKeys::state);
+  reads("ignored", &ConfigKeys::ignored);
 }
 
 // arch("name", width=768, ...): each size is a name of the file, and a key of --set.
@@ -135,6 +150,12 @@ void Words::define_tensors() {
     const Thing* t = thing(call, 0, K::tensor);
     if (t == nullptr || call.values.size() != 2 || !call.values[1].is_whole()) return no_tensor();
     built_.graph.params[static_cast<std::size_t>(t->id)].layer = static_cast<int>(call.values[1].whole());
+    return Value();
+  });
+  evaluator_.define("_freeze", [this](Call& call) -> Expected<Value> {
+    const Thing* t = thing(call, 0, K::tensor);
+    if (t == nullptr) return no_tensor();
+    built_.graph.params[static_cast<std::size_t>(t->id)].frozen = true;
     return Value();
   });
   evaluator_.define("_use", [](Call& call) -> Expected<Value> {

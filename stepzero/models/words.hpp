@@ -5,13 +5,14 @@
 #include <unordered_set>
 
 #include "stepzero/lang/evaluator.hpp"
+#include "stepzero/models/config_keys.hpp"
 #include "stepzero/models/own_file.hpp"
 
 namespace stepzero {
 
 class Words {
  public:
-  Words(lang::Evaluator& evaluator, const SizeValues& settings, bool only_declared);
+  Words(lang::Evaluator& evaluator, const SizeValues& settings, bool only_declared, ConfigKeys& keys);
 
   // What the file has made.
   [[nodiscard]] Built take() { return std::move(built_); }
@@ -23,6 +24,7 @@ class Words {
 
   void define_tensors();
   void define_wires();
+  void define_keys();
   Expected<Value> arch(Call& call);
   Expected<Value> tensor(const Call& call);
   Expected<Value> node(const Call& call);
@@ -32,6 +34,7 @@ class Words {
   lang::Evaluator& evaluator_;
   const SizeValues& settings_;
   bool only_declared_;
+  ConfigKeys& keys_;
   bool declared_ = false;
   Built built_;
   std::unordered_map<std::string, int> tensors_;

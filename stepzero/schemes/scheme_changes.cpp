@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "stepzero/core/text.hpp"
+#include "stepzero/models/own_file.hpp"
 #include "stepzero/schemes/scheme.hpp"
 
 namespace stepzero {
@@ -46,6 +47,25 @@ constexpr std::array changeable = std::to_array<Changeable>({
     {"logit_scale", text<&A::logit_scale>},
 });
 
+std::vector<std::string> changes_of(const Architecture& before, const Architecture& a) {
+  std::vector<std::string> out;
+  for (const Changeable& c : changeable) {
+    if (c.value(a) != c.value(before)) out.push_back(fmt::format("{}={}", c.field, c.value(a)));
+  }
+  return out;
+}
+
+// Derives what follows from the changes. Of a model that is a file of its own they are made in its graph.
+Expected<void> settle(Architecture& a, const Architecture& before) {
+  if (!a.own) return resolve(a);
+  Architecture changed = before;
+  for (const std::string& change : changes_of(before, a)) change_own(changed, change);
+  if (auto done = resolve(changed); !done) return done;
+  changed.mixing = a.mixing;
+  a = std::move(changed);
+  return {};
+}
+
 }  // namespace
 
 Expected<void> adapt(Architecture& a, const Scheme& scheme, Profiler profiler) {
@@ -54,25 +74,18 @@ Expected<void> adapt(Architecture& a, const Scheme& scheme, Profiler profiler) {
     return fail(fmt::format("scheme {} changes the forward pass of a transformer, and this is a convolutional network", scheme.name),
                 "schemes that look at fans alone fit: torch-default, he, he-fan-out, xavier-normal, lecun, orthogonal");
   }
-  if (a.own) {
-    return fail(fmt::format("scheme {} changes the forward pass, and {} is a file of its own", scheme.name, show(a.name)),
-                "write the change into the file; schemes that draw tensors and change nothing else fit: hf, gpt2, megatron, xavier-normal, "
-                "he, ...");
-  }
   const Architecture before = a;
   scheme.adapt(a);
-  auto done = resolve(a);
+  auto done = settle(a, before);
   if (done && scheme.learn != nullptr) {
     STEPZERO_CHECK(profiler != nullptr);
     const auto profile = profiler(a, scheme);
     if (!profile)
       return fail(fmt::format("scheme {} has to know what the model does; {}", scheme.name, profile.error().message), profile.error().hint);
     scheme.learn(a, *profile);
-    done = resolve(a);
+    done = settle(a, before);
   }
-  for (const Changeable& c : changeable) {
-    if (c.value(a) != c.value(before)) a.changes.push_back(fmt::format("{}={}", c.field, c.value(a)));
-  }
+  a.changes = changes_of(before, a);
   if (!done) {
     return fail(fmt::format("scheme {}: {}", scheme.name, done.error().message),
                 fmt::format("the scheme sets {}", fmt::join(a.changes, ", ")));

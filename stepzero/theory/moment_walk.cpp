@@ -84,6 +84,10 @@ MomentWalk::MomentWalk(const Graph& graph, const Batch& batch, const NodeLaws& l
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     for (const int wire : graph.nodes[i].inputs) last_use_[static_cast<std::size_t>(wire)] = i;
   }
+  if (check_sources(graph).value_or(false)) {
+    sources_.emplace(graph.nodes.size());
+    gradient_sources_.emplace(graph.nodes.size());
+  }
 }
 
 std::vector<const DownWire*> MomentWalk::inputs_of(const Node& node) const {
@@ -96,8 +100,34 @@ void MomentWalk::push(std::size_t i) {
   const Node& node = graph_.nodes[i];
   const auto x = inputs_of(node);
   moments_[i] = push_op(node.op, {batch_, x, theta_[i], options_.effort(i, true)}, options_.order);
+  if (sources_ && node.inputs.size() == 2 && passes_on(node, 1).linear) {
+    const auto part = [&](std::size_t k) {
+      const Kernel& K = x[k]->K;
+      return Expansions::times(sources_->of(static_cast<std::size_t>(node.inputs[k])), passes_on(node, k, theta_[i]), K, K);
+    };
+    if (const Kernel both = sources_->cross(part(0), part(1)); !both.empty()) moments_[i].K = moments_[i].K + both;
+  }
   Response none;
   if (options_.without != nullptr) options_.without->hold(moments_[i].f, none);
+}
+
+// What the wire is a sum of.
+void MomentWalk::expand(std::size_t i) {
+  const Node& node = graph_.nodes[i];
+  const Kernel& K = moments_[i].K;
+  for (std::size_t k = 0; k < node.inputs.size(); ++k) {
+    const auto wire = static_cast<std::size_t>(node.inputs[k]);
+    const PassesOn how = passes_on(node, k, theta_[i]);
+    if (how.linear) sources_->add(i, Expansions::times(sources_->of(wire), how, moments_[wire].K, K));
+  }
+  if (i + 1 < graph_.nodes.size()) sources_->complete(i, K);
+}
+
+// The gradient of a wire from one of its readers, added to what the others have sent.
+void MomentWalk::meet(std::size_t to, const Expansions::Expansion& gradient) {
+  const Kernel both = gradient_sources_->cross(gradient_sources_->of(to), gradient);
+  if (!both.empty()) adjoints_[to].G = adjoints_[to].G + both;
+  gradient_sources_->add(to, gradient);
 }
 
 // Kept in memory: the streams and the outputs of attention. Everything else is made again on the way up. In a draw of kernels all is
@@ -115,10 +145,32 @@ void MomentWalk::restore(std::size_t i) {
   push(i);
 }
 
+// E dg^2 of one learned number.
+double MomentWalk::square_of_scalar(std::size_t i) const {
+  const auto wire = static_cast<std::size_t>(graph_.nodes[i].inputs[0]);
+  const auto& x = sources_->of(wire);
+  const Index tokens = batch_.tokens();
+  const Matrix K = sources_->overlap(x, x, tokens);
+  double sum = 0;
+  for (const auto& [behind, G] : gradient_sources_->by_wire(gradient_sources_->of(i))) {
+    const auto& w = sources_->of(behind < 0 ? wire : static_cast<std::size_t>(behind));
+    const Matrix O = sources_->overlap(x, w, tokens), W = sources_->overlap(w, w, tokens);
+    const auto along = [&](Index t) { return behind >= 0 && W(t, t) > 0 ? O(t, t) / W(t, t) : 0; };
+    for (Index t = 0; t < tokens; ++t) {
+      for (Index s = 0; s < tokens; ++s) {
+        const double left = K(t, s) - along(t) * O(s, t) - along(s) * O(t, s) + along(t) * along(s) * W(t, s);
+        sum += G(t, s) * left;  // (4)
+      }
+    }
+  }
+  return std::max(sum, 0.0);
+}
+
 void MomentWalk::down(const SeeDown& see) {
   for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
     end_if_stopped();
     push(i);
+    if (sources_) expand(i);
     see(i, moments_[i]);
     if (!options_.keep_all && kept(i)) moments_[i].note.reset();
     for (const int wire : graph_.nodes[i].inputs) {
@@ -132,6 +184,10 @@ void MomentWalk::up(std::size_t last, const Kernel& start, bool last_time, const
   std::ranges::fill(squares_, 0.0);
   std::ranges::fill(deviations_, 0.0);
   adjoints_[last].G = start;
+  if (gradient_sources_) {
+    gradient_sources_->clear();
+    gradient_sources_->add(last, gradient_sources_->fresh(start));
+  }
   for (std::size_t i = last + 1; i-- > 0;) {
     if (adjoints_[i].G.empty()) continue;
     end_if_stopped();
@@ -161,6 +217,13 @@ void MomentWalk::pull(std::size_t i) {
     else
       add_spreads(spreads_[to], adjoints_[to].G.trace(), spread, pulled.dx[k].G.trace());
     add_adjoints(adjoints_[to], pulled.dx[k], x[k]->width);
+    if (!gradient_sources_) continue;
+    const PassesOn how = passes_on(node, k, theta_[i]);
+    const Kernel& G = pulled.dx[k].G;
+    auto gradient = how.linear ? Expansions::times(gradient_sources_->of(i), how, adjoints_[i].G, G) : gradient_sources_->fresh(G);
+    for (auto& [source, part] : gradient) part.orthogonal = how.by_token ? node.inputs[k] : part.orthogonal;
+    meet(to, gradient);
+    if (how.learned) pulled.dtheta[0] = square_of_scalar(i);
   }
   double level = own.level;
   for (const DownWire* m : x) level += m->level();

@@ -2,11 +2,13 @@
 // The walk over moments: kernels down the graph, kernels up. predict records what it sees on the way; a draw of a model's kernels
 // (predict_drawn) goes the same way.
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "stepzero/graph/graph.hpp"
 #include "stepzero/signal/order.hpp"
+#include "stepzero/theory/coherence.hpp"
 #include "stepzero/theory/node_laws.hpp"
 
 namespace stepzero {
@@ -48,6 +50,9 @@ class MomentWalk {
 
  private:
   void push(std::size_t i);
+  void expand(std::size_t i);
+  void meet(std::size_t to, const Expansions::Expansion& gradient);
+  [[nodiscard]] double square_of_scalar(std::size_t i) const;
   void pull(std::size_t i);
   void restore(std::size_t i);
   [[nodiscard]] bool kept(std::size_t i) const;
@@ -59,7 +64,8 @@ class MomentWalk {
   const NodeLaws& theta_;
   std::vector<DownWire> moments_;
   std::vector<UpWire> adjoints_;
-  std::vector<Spread> spreads_;  // of the adjoints
+  std::vector<Spread> spreads_;                           // of the adjoints
+  std::optional<Expansions> sources_, gradient_sources_;  // where sums have wires that share sources
   std::vector<std::size_t> last_use_;
   std::vector<double> squares_, deviations_;
 };
