@@ -4,6 +4,7 @@
 import json
 import math
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -49,12 +50,29 @@ def error(value, relative=True):
     return math.sqrt(max(0, off**2 - ((value.get("stderr") or 0) / scale) ** 2))
 
 
+def together(parameters):
+    """The experts of a layer as one tensor: which of them the tokens take is another matter in every draw."""
+    out = {}
+    for p in parameters:
+        name = re.sub(r"experts\.\d+", "experts", p["name"])
+        value = p["gradient_norm"]
+        if name not in out or value.get("predicted") is None or not value.get("measured"):
+            out[name] = {**p, "name": name, "gradient_norm": dict(value)}
+            continue
+        sum_ = out[name]["gradient_norm"]
+        noise = sum_["stderr"] * sum_["measured"] + value["stderr"] * value["measured"]  # as if all were off together
+        for key in ("predicted", "measured"):
+            sum_[key] = math.hypot(sum_[key], value[key])
+        sum_["stderr"] = noise / sum_["measured"]
+    return out.values()
+
+
 def errors(signal):
     out = {kind: [] for kind in BOUNDS}
     for node in signal["nodes"]:
         out["E[x²]"].append(error(node["forward"].get("second_moment")))
         out["E[δ²]"].append(error((node.get("backward") or {}).get("second_moment")))
-    for p in signal["parameters"]:
+    for p in together(signal["parameters"]):
         scores = any(word in p["name"] for word in OF_SCORES)
         if len(p["shape"]) > 1 or scores:
             out["q, k weights" if scores else "weights"].append(error(p["gradient_norm"]))
