@@ -66,7 +66,9 @@ std::string check_fraction(const std::string& text) {
 
 void CommonFlags::declare_model(CLI::App& app) {
   verb = &app;
-  app.add_option("MODEL", model, "a preset (stepzero models), a Hugging Face config.json, a directory that holds one, or an architecture file")->required();
+  app.add_option("MODEL", model,
+                 "a preset (stepzero models), a Hugging Face config.json, a directory that holds one, or an architecture file")
+      ->required();
   app.add_option("--like", like, "read the config.json as one of this family, whatever model_type it names");
   app.add_option("--scheme", scheme, "how weights are drawn (stepzero schemes)")->capture_default_str();
   app.add_option("--seq-len", seq_len, "tokens in a sequence [128, or the tokens file's]")
@@ -144,6 +146,15 @@ double seconds() { return std::chrono::duration<double>(std::chrono::steady_cloc
 Progress::Progress(std::string what, bool quiet)
     : what_(std::move(what)), enabled_(!quiet && isatty(STDERR_FILENO) == 1), start_(seconds()) {}
 
+std::string time_left(double elapsed, double share) {
+  if (!(share > 0.01) || elapsed < 1) return "";
+  const double left = elapsed * (1 - share) / share;
+  if (left < 1) return "";
+  if (left < 100) return fmt::format(", {:.0f} s left", left);
+  if (left < 6000) return fmt::format(", {:.0f} min left", left / 60);
+  return fmt::format(", {:.1f} h left", left / 3600);
+}
+
 Progress::~Progress() {
   if (shown_) fmt::print(stderr, "\r\x1b[K");
 }
@@ -155,8 +166,9 @@ void Progress::show(double fraction, const std::string& note) {
   shown_ = true;
   constexpr int width = 24;
   const int filled = static_cast<int>(fraction * width);
-  fmt::print(stderr, "\r{} [{}{}] {:3.0f} % {}\x1b[K", what_, std::string(static_cast<std::size_t>(filled), '#'),
-             std::string(static_cast<std::size_t>(width - filled), '.'), 100 * fraction, note);
+  fmt::print(stderr, "\r{} [{}{}] {:3.0f} %{}{}{}\x1b[K", what_, std::string(static_cast<std::size_t>(filled), '#'),
+             std::string(static_cast<std::size_t>(width - filled), '.'), 100 * fraction, time_left(now - start_, fraction),
+             note.empty() ? "" : "  ", note);
   std::fflush(stderr);
 }
 

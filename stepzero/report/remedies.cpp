@@ -51,14 +51,17 @@ double reading_of(const Judged& judged, const Finding& f) {
 
 class Search {
  public:
-  explicit Search(const Trials& trials) : trials_(trials) {}
+  // A signal that is theory's alone needs not be predicted again.
+  Search(const Trials& trials, const Signal& signal) : trials_(trials) {
+    if (!signal.loss.measured) made_["sure "] = judge(signal);
+  }
 
   // Null: the model cannot be made so.
   const Judged* at(const Change& change, bool quick) {
-    const auto key = (quick ? "quick " : "sure ") + change.flags();
+    const auto key = (quick && trials_.quicker ? "quick " : "sure ") + change.flags();
     auto it = made_.find(key);
     if (it == made_.end()) {
-      const auto signal = trials_.predict(change, quick);
+      const auto signal = trials_.predict(change, quick && trials_.quicker);
       it = made_.emplace(key, signal ? std::optional(judge(*signal)) : std::nullopt).first;
     }
     return it->second ? &*it->second : nullptr;
@@ -130,7 +133,7 @@ std::string effect(const Finding& f, const Remedy& r) {
 }
 
 void find_remedies(Signal& signal, const Trials& trials, Severity least) {
-  Search search(trials);
+  Search search(trials, signal);
   for (Finding& f : signal.findings) {
     if (f.severity < least) {
       if (f.remedy.empty()) f.remedy = "--full looks for a change that removes it";

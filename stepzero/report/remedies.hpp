@@ -17,6 +17,7 @@ struct Trials {
   // `quick`: on fewer tokens and without what makes gradients sure; enough to sort candidates out
   std::function<Expected<Signal>(const Change& change, bool quick)> predict;
   std::function<std::string(const Change& change)> command;
+  bool quicker = true;  // whether `quick` is anything else
 };
 
 // Whether `finding` is gone, nothing as severe came and nothing as severe got worse.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <unordered_map>
 
 #include "stepzero/core/philox.hpp"
@@ -34,6 +35,11 @@ Batch take(const Batch& batch, std::span<const Stretch> list, Index length) {
   copy(batch.ids, out.ids);
   copy(batch.targets, out.targets);
   copy(batch.encoder_ids, out.encoder_ids);
+  if (batch.pixels.empty()) return out;
+  out.pixels.clear();
+  const Index image = std::ssize(batch.pixels) / batch.sequences;
+  for (const Stretch& s : list)
+    out.pixels.insert(out.pixels.end(), batch.pixels.begin() + s.sequence * image, batch.pixels.begin() + (s.sequence + 1) * image);
   return out;
 }
 
@@ -143,47 +149,33 @@ double by_length(const ParameterSignal& p, double of_w, double share, Index leng
   return row_each ? share : 1;
 }
 
+// Squared norms of parameters' gradients, and x of a sample of `n` sequences, whose own are `own`.
+using Squares = std::vector<double>;
+
+void add_squares(const Signal& s, double by, Squares& to) {
+  to.resize(s.parameters.size());
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] += by * squared(s.parameters[i].gradient_norm);
+}
+
+Squares between(const Signal& together, const Squares& own, double n) {
+  Squares x(own.size());
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] = std::max((squared(together.parameters[i].gradient_norm) - own[i] / n) * n / (n - 1), 0.0);
+  return x;
+}
+
 void scale(Value& v, double by) {
   if (v.predicted) *v.predicted *= by;
   if (v.spread) *v.spread *= by;
 }
 
-}  // namespace
-
-bool stands_for_many(const Batch& batch) {
-  return batch.pixels.empty() && batch.encoder_ids.empty() && std::cmp_greater_equal(batch.sequences, stretches) && batch.tokens() > 256 &&
-         batch.length >= 16;
-}
-
-Expected<Signal> predict_batch(const Batch& batch, const Predicts& predicts) {
-  const Statistics all = count(batch);
-  const Stretch usual = usual_sequence(batch, all);
-  auto alone = predicts(take(batch, {&usual, 1}, batch.length), 1);
-  if (!alone) return alone;
-  Signal out = std::move(*alone);
-  const Index length = std::min<Index>(batch.length / 4, 64);
-  const Few few = usual_stretches(batch, all.between, length);
-  const Batch sample = take(batch, few, length);
-  constexpr double little = 0.25;  // share of the usual sampling
-  const auto together = predicts(sample, little);
-  if (!together) return together;
-  std::vector<double> own(out.parameters.size());
-  for (const Stretch& s : few) {
-    const auto one = predicts(take(batch, {&s, 1}, length), little / 4);
-    if (!one) return one;
-    for (std::size_t i = 0; i < own.size(); ++i) own[i] += squared(one->parameters[i].gradient_norm) / stretches;
-  }
-  const double shared = count(sample).between.target;
-  const double more = shared > 0 ? all.between.target / shared : 1;
-  const double n = static_cast<double>(batch.sequences), s = stretches;
+// One sequence becomes the batch.
+Signal of_batch(Signal out, const Squares& x, double n) {
   double before = 0, total = 0;
-  for (std::size_t i = 0; i < own.size(); ++i) {
+  for (std::size_t i = 0; i < x.size(); ++i) {
     Value& norm = out.parameters[i].gradient_norm;
     const double w = squared(norm);
-    double x = std::max((squared(together->parameters[i].gradient_norm) - own[i] / s) * s / (s - 1), 0.0) * more;
-    const double share = static_cast<double>(length) / static_cast<double>(batch.length);
-    x *= by_length(out.parameters[i], own[i] > 0 ? w / own[i] : 1, share, batch.length);
-    if (w > 0) scale(norm, std::sqrt((w / n + (1 - 1 / n) * x) / w));
+    if (w > 0) scale(norm, std::sqrt((w / n + (1 - 1 / n) * x[i]) / w));
     before += w;
     total += squared(norm);
   }
@@ -192,9 +184,87 @@ Expected<Signal> predict_batch(const Batch& batch, const Predicts& predicts) {
     scale(node.backward.norm, 1 / std::sqrt(n));
     scale(node.backward.second_moment, 1 / (n * n));
   }
-  out.batch = batch.sequences;
+  out.batch = static_cast<Index>(n);
+  return out;
+}
+
+constexpr double little = 0.25;  // share of the usual sampling
+
+Expected<Signal> predict_text(const Batch& batch, const Predicts& predicts) {
+  const Statistics all = count(batch);
+  const Stretch usual = usual_sequence(batch, all);
+  auto alone = predicts(take(batch, {&usual, 1}, batch.length), 1);
+  if (!alone) return alone;
+  const Index length = std::min<Index>(batch.length / 4, 64);
+  const Few few = usual_stretches(batch, all.between, length);
+  const Batch sample = take(batch, few, length);
+  const auto together = predicts(sample, little);
+  if (!together) return together;
+  Squares own;
+  for (const Stretch& s : few) {
+    const auto one = predicts(take(batch, {&s, 1}, length), little / 4);
+    if (!one) return one;
+    add_squares(*one, 1.0 / stretches, own);
+  }
+  const double shared = count(sample).between.target;
+  const double more = shared > 0 ? all.between.target / shared : 1;
+  const double share = static_cast<double>(length) / static_cast<double>(batch.length);
+  Squares x = between(*together, own, stretches);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const ParameterSignal& p = alone->parameters[i];
+    x[i] *= more * by_length(p, own[i] > 0 ? squared(p.gradient_norm) / own[i] : 1, share, batch.length);
+  }
+  Signal out = of_batch(*std::move(alone), x, static_cast<double>(batch.sequences));
   out.sequences_from = static_cast<Index>(stretches);
   return out;
+}
+
+// The first two images of one class, or of two.
+std::optional<std::array<Stretch, 2>> pair_of(const Batch& batch, bool same) {
+  const auto label = [&](Index s) { return batch.targets[static_cast<std::size_t>(s * batch.length)]; };
+  for (Index a = 0; a < batch.sequences; ++a) {
+    for (Index b = a + 1; b < batch.sequences; ++b) {
+      if ((label(a) == label(b)) == same) return {{{a, 0}, {b, 0}}};
+    }
+  }
+  return std::nullopt;
+}
+
+// Two images of different classes, and two of one class where the batch has such.
+Expected<Signal> predict_images(const Batch& batch, const Predicts& predicts) {
+  const double alike = count(batch).between.target * static_cast<double>(batch.length) * static_cast<double>(batch.length);
+  std::optional<Signal> first;
+  Squares x;
+  for (const bool same : {false, true}) {
+    const auto two = pair_of(batch, same);
+    const double share = same ? alike : 1 - alike;
+    if (!two || !(share > 0)) continue;
+    Squares own;
+    for (const Stretch& s : *two) {
+      auto one = predicts(take(batch, {&s, 1}, batch.length), first ? little : 1);
+      if (!one) return one;
+      add_squares(*one, 0.5, own);
+      if (!first) first = *std::move(one);
+    }
+    const auto together = predicts(take(batch, *two, batch.length), little);
+    if (!together) return together;
+    const Squares of_pair = between(*together, own, 2);
+    x.resize(of_pair.size());
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] += share * of_pair[i];
+  }
+  Signal out = of_batch(*std::move(first), x, static_cast<double>(batch.sequences));
+  out.sequences_from = 2;
+  return out;
+}
+
+}  // namespace
+
+bool stands_for_many(const Batch& batch) {
+  return std::cmp_greater_equal(batch.sequences, stretches) && batch.tokens() > 256 && batch.length >= 16;
+}
+
+Expected<Signal> predict_batch(const Batch& batch, const Predicts& predicts) {
+  return batch.pixels.empty() ? predict_text(batch, predicts) : predict_images(batch, predicts);
 }
 
 }  // namespace stepzero

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "stepzero/models/make_input.hpp"
 #include "tests/unit/small_model.hpp"
 
 namespace stepzero {
@@ -73,6 +74,27 @@ TEST(PredictLong, EachSequenceIsCut) {
   EXPECT_EQ(s.seq_len, 80);
   // what two sequences of 80 tokens have, nearly
   EXPECT_LT(worst(s, any(model(80, 2), 80)).relative, 0.3);
+}
+
+// Each sequence's encoder reads the start of its own tokens.
+TEST(PredictLong, AnEncodersTokensAreCutToo) {
+  SmallModel m = small_model("t5-small", {"layers=1", "decoder_layers=1", "width=64", "heads=2", "head_dim=32", "vocab=500"}, "zipf", 1);
+  m.batch = make_input(m.a, {.tokens = "zipf", .length = 128, .sequences = 2}).value();
+  const auto of = [&](Index longest) { return predict_any(m.graph, m.a, m.batch, **find_scheme("hf"), {.longest = longest}).value(); };
+  const Signal carried = of(64), whole = of(128);
+  ASSERT_TRUE(carried.extension);
+  for (std::size_t i = 0; i < carried.nodes.size(); ++i) {
+    const double p = *carried.nodes[i].forward.token_cosine.predicted, q = *whole.nodes[i].forward.token_cosine.predicted;
+    EXPECT_NEAR(p, q, 0.05) << carried.nodes[i].name;
+  }
+}
+
+// Patches are places: an image is not continued from a part of it.
+TEST(PredictLong, ImagesAreWhole) {
+  SmallModel m = small_model("vit-base", {"layers=1", "width=64", "heads=2", "ffn=64", "image=112"}, "zipf", 1);
+  m.batch = make_input(m.a, {}).value();
+  ASSERT_GT(m.batch.length, 32);
+  EXPECT_FALSE(predict_any(m.graph, m.a, m.batch, **find_scheme("hf"), {.longest = 32}).value().extension);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/kernels/decompose.hpp"
 #include "stepzero/kernels/fill.hpp"
-#include "stepzero/kernels/row_rotations.hpp"
+#include "stepzero/kernels/row_combinations.hpp"
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/model.hpp"
 #include "stepzero/theory/scheme_profile.hpp"
