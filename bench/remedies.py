@@ -32,7 +32,7 @@ def names(program, verb):
     lines = run(program, [verb]).stdout.splitlines()
     if verb == "models":
         return [(line.split()[0], line.split()) for line in lines[1:] if line.strip()]
-    return [line.split()[0] for line in lines if line and not line.startswith(" ")]
+    return [line.split()[0] for line in lines if line and not line.startswith((" ", "stepzero "))]
 
 
 def is_image(family):

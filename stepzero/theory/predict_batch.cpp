@@ -43,9 +43,14 @@ Batch take(const Batch& batch, std::span<const Stretch> list, Index length) {
   return out;
 }
 
-// Of all pairs of positions the share that has one target, and one token and target.
+// Of all pairs of positions the share that has one target, one token and target, one token of an encoder.
 struct Shared {
-  double target = 0, both = 0;
+  double target = 0, both = 0, encoder = 0;
+
+  Shared& add(const Shared& o, double by) {
+    target += by * o.target, both += by * o.both, encoder += by * o.encoder;
+    return *this;
+  }
 };
 
 std::uint64_t key(std::int32_t id, std::int32_t target) {
@@ -58,12 +63,13 @@ class Counts {
   void add(const Batch& b, Index first, Index count) {
     for (Index t = first; t < first + count; ++t) {
       const auto i = static_cast<std::size_t>(t);
+      if (!b.encoder_ids.empty()) ++encoder_[b.encoder_ids[i]];
       if (b.targets[i] < 0) continue;  // not scored
       ++targets_[b.targets[i]];
       ++both_[key(b.ids[i], b.targets[i])];
     }
   }
-  [[nodiscard]] Shared pairs() const { return {squares(targets_), squares(both_)}; }
+  [[nodiscard]] Shared pairs() const { return {squares(targets_), squares(both_), squares(encoder_)}; }
 
  private:
   template <class Map>
@@ -72,7 +78,7 @@ class Counts {
     for (const auto& [k, n] : map) sum += static_cast<double>(n) * static_cast<double>(n);
     return sum;
   }
-  std::unordered_map<std::int64_t, Index> targets_;
+  std::unordered_map<std::int64_t, Index> targets_, encoder_;
   std::unordered_map<std::uint64_t, Index> both_;
 };
 
@@ -90,26 +96,26 @@ Statistics count(const Batch& b) {
     Counts own;
     own.add(b, s * b.length, b.length);
     all.add(b, s * b.length, b.length);
-    out.within.push_back({own.pairs().target / pairs, own.pairs().both / pairs});
+    out.within.push_back(Shared().add(own.pairs(), 1 / pairs));
   }
   out.between = all.pairs();
   const double n = static_cast<double>(b.sequences);
-  for (const Shared& w : out.within) out.between = {out.between.target - w.target * pairs, out.between.both - w.both * pairs};
-  out.between = {out.between.target / (n * (n - 1) * pairs), out.between.both / (n * (n - 1) * pairs)};
+  for (const Shared& w : out.within) out.between.add(w, -pairs);
+  out.between = Shared().add(out.between, 1 / (n * (n - 1) * pairs));
   return out;
 }
 
 double apart(const Shared& a, const Shared& b, double pairs) {
   const double least = 1 / pairs;  // one pair more or less
-  return std::abs(std::log((a.target + least) / (b.target + least))) + std::abs(std::log((a.both + least) / (b.both + least)));
+  const auto differ = [&](double x, double y) { return std::abs(std::log((x + least) / (y + least))); };
+  return differ(a.target, b.target) + differ(a.both, b.both) + differ(a.encoder, b.encoder);
 }
 
 // The sequence that repeats itself as the sequences of the batch do in the mean.
 Stretch usual_sequence(const Batch& b, const Statistics& all) {
   Shared mean;
-  for (const Shared& w : all.within) mean = {mean.target + w.target, mean.both + w.both};
   const double n = static_cast<double>(b.sequences), pairs = static_cast<double>(b.length) * static_cast<double>(b.length);
-  mean = {mean.target / n, mean.both / n};
+  for (const Shared& w : all.within) mean.add(w, 1 / n);
   std::size_t best = 0;
   for (std::size_t s = 1; s < all.within.size(); ++s) {
     if (apart(all.within[s], mean, pairs) < apart(all.within[best], mean, pairs)) best = s;
@@ -224,10 +230,23 @@ std::optional<std::array<Stretch, 2>> pair_of(const Batch& batch, bool same) {
   const auto label = [&](Index s) { return batch.targets[static_cast<std::size_t>(s * batch.length)]; };
   for (Index a = 0; a < batch.sequences; ++a) {
     for (Index b = a + 1; b < batch.sequences; ++b) {
-      if ((label(a) == label(b)) == same) return {{{a, 0}, {b, 0}}};
+      if ((label(a) == label(b)) == same) return std::array{Stretch{a, 0}, Stretch{b, 0}};
     }
   }
   return std::nullopt;
+}
+
+// Whether two images are of one size.
+bool like(const Batch& batch, Index a, Index b) {
+  const Index image = std::ssize(batch.pixels) / batch.sequences;
+  const auto square = [&](Index i) {
+    double sum = 0;
+    for (Index k = i * image; k < (i + 1) * image; ++k)
+      sum +=
+          static_cast<double>(batch.pixels[static_cast<std::size_t>(k)]) * static_cast<double>(batch.pixels[static_cast<std::size_t>(k)]);
+    return sum;
+  };
+  return a != b && std::abs(square(a) / square(b) - 1) < 0.02;
 }
 
 // Two images of different classes, and two of one class where the batch has such.
@@ -239,15 +258,19 @@ Expected<Signal> predict_images(const Batch& batch, const Predicts& predicts) {
     const auto two = pair_of(batch, same);
     const double share = same ? alike : 1 - alike;
     if (!two || !(share > 0)) continue;
+    const auto together = predicts(take(batch, *two, batch.length), little);
+    if (!together) return together;
     Squares own;
     for (const Stretch& s : *two) {
+      if (first && like(batch, s.sequence, two->front().sequence)) {  // images of one law
+        for (double& w : own) w *= 2;
+        continue;
+      }
       auto one = predicts(take(batch, {&s, 1}, batch.length), first ? little : 1);
       if (!one) return one;
       add_squares(*one, 0.5, own);
       if (!first) first = *std::move(one);
     }
-    const auto together = predicts(take(batch, *two, batch.length), little);
-    if (!together) return together;
     const Squares of_pair = between(*together, own, 2);
     x.resize(of_pair.size());
     for (std::size_t i = 0; i < x.size(); ++i) x[i] += share * of_pair[i];

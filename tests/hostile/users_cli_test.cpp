@@ -209,6 +209,15 @@ TEST_F(Users, the_audits_verdict_comes_first_in_predicts_signs) {
   EXPECT_LT(out.find("nothing stands out"), out.find("tensor      ")) << out;
 }
 
+// Branches that begin as nothing send no gradient to a table of distances.
+TEST_F(Users, branches_of_zero_are_predicted_with_biases_by_distance) {
+  for (const char* scheme : {"rezero", "fixup", "skipinit"}) {
+    const Result r = run({"predict", "t5-small", "--scheme", scheme, "--set", "layers=1", "--set", "decoder_layers=1", "--seq-len", "8",
+                          "--effort", "0.01", "--no-remedies"});
+    EXPECT_EQ(r.code, 0) << scheme << r.err;
+  }
+}
+
 // Zero everywhere is a model, if a poor one.
 TEST_F(Users, an_initializer_range_of_zero_is_predicted) {
   const Result r = config((std::string("{") + small_llama + R"(, "num_hidden_layers": 2, "initializer_range": 0})").c_str(), {"--json"});
