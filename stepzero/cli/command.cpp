@@ -12,6 +12,7 @@
 #include "stepzero/cli/job.hpp"
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/core/text.hpp"
+#include "stepzero/report/terminal_style.hpp"
 
 namespace stepzero::cli {
 
@@ -145,15 +146,6 @@ double seconds() { return std::chrono::duration<double>(std::chrono::steady_cloc
 
 Progress::Progress(std::string what, bool quiet)
     : what_(std::move(what)), enabled_(!quiet && isatty(STDERR_FILENO) == 1), start_(seconds()) {}
-
-std::string time_left(double elapsed, double share) {
-  if (!(share > 0.01) || elapsed < 1) return "";
-  const double left = elapsed * (1 - share) / share;
-  if (left < 1) return "";
-  if (left < 100) return fmt::format(", {:.0f} s left", left);
-  if (left < 6000) return fmt::format(", {:.0f} min left", left / 60);
-  return fmt::format(", {:.1f} h left", left / 3600);
-}
 
 Progress::~Progress() {
   if (shown_) fmt::print(stderr, "\r\x1b[K");

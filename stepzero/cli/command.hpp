@@ -67,9 +67,6 @@ Expected<Setup> prepare(const CommonFlags& flags);
 
 double seconds();  // since some fixed moment
 
-// ", 12 s left": what is left of a piece of work, if it goes on like this; empty where nobody can know.
-std::string time_left(double elapsed, double share);
-
 // A bar on a terminal, from the first second on; nothing elsewhere.
 class Progress {
  public:

@@ -24,6 +24,12 @@ SmallModel with_input(const std::string& preset, const std::vector<std::string>&
   return m;
 }
 
+// By the rules alone, without draws of kernels.
+Signal roughly(const SmallModel& m, bool every) {
+  return predict_any(m.graph, m.a, m.batch, **find_scheme("hf"), {.order = Order::fluctuations, .effort = 0.1, .every_sequence = every})
+      .value();
+}
+
 SmallModel eight_of(Index length) { return small_model("gpt2", {"layers=3", "width=256", "heads=4", "vocab=2000"}, "zipf", length, 8); }
 
 TEST(PredictBatch, IsNearTheWholeComputation) {
@@ -65,10 +71,11 @@ TEST(PredictBatch, SmallBatchesAreTakenWhole) {
 
 // Encoder and decoder are cut at the same places.
 TEST(PredictBatch, EncoderDecodersToo) {
-  const SmallModel m =
-      with_input("t5-small", {"layers=2", "decoder_layers=2", "width=128", "heads=2", "head_dim=64", "ffn=256", "vocab=2000"}, 64, 8);
+  const SmallModel m = with_input(
+      "t5-small", {"layers=1", "decoder_layers=1", "width=128", "heads=2", "head_dim=64", "ffn=256", "vocab=2000", "attention_scale=0.125"},
+      33, 8);
   ASSERT_TRUE(stands_for_many(m.batch));
-  const Signal few = predicted(m, false), whole = predicted(m, true);
+  const Signal few = roughly(m, false), whole = roughly(m, true);
   EXPECT_EQ(few.sequences_from, 4);
   const auto off = [](const Value& a, const Value& b) { return std::abs(*a.predicted / *b.predicted - 1); };
   EXPECT_LT(off(few.gradient_norm, whole.gradient_norm), 0.15);
@@ -79,9 +86,9 @@ TEST(PredictBatch, EncoderDecodersToo) {
 
 // Two images of different classes, and two of one: few classes, so that both are there.
 TEST(PredictBatch, ImagesToo) {
-  const SmallModel m = with_input("vit-base", {"layers=2", "width=96", "heads=3", "ffn=192", "image=112", "vocab=3"}, 0, 8);
+  const SmallModel m = with_input("vit-base", {"layers=2", "width=96", "heads=3", "ffn=192", "image=112", "vocab=3"}, 0, 6);
   ASSERT_TRUE(stands_for_many(m.batch));
-  const Signal few = predicted(m, false), whole = predicted(m, true);
+  const Signal few = roughly(m, false), whole = roughly(m, true);
   EXPECT_EQ(few.sequences_from, 2);
   const auto off = [](const Value& a, const Value& b) { return std::abs(*a.predicted / *b.predicted - 1); };
   EXPECT_LT(off(few.gradient_norm, whole.gradient_norm), 0.05);
@@ -95,7 +102,7 @@ TEST(PredictBatch, ImagesToo) {
 // Batch norm's statistics are those of the batch.
 TEST(PredictBatch, BatchNormTakesEveryImage) {
   const SmallModel m = with_input("resnet-8", {"image=16"}, 0, 8);
-  EXPECT_EQ(predicted(m, false).sequences_from, 0);
+  EXPECT_EQ(roughly(m, false).sequences_from, 0);
 }
 
 }  // namespace
