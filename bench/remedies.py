@@ -19,7 +19,7 @@ import time
 
 RANK = {"note": 0, "warning": 1, "error": 2}
 # few tokens, as many as attention is judged on, and little sampling: thousands of models
-INPUT = ["--seq-len", "8"]
+INPUT, IMAGE = ["--seq-len", "8"], ["--set", "image=48"]
 HOW = ["--effort", "0.01", "--threads", "1", "--json"]
 VARIANTS = ("as it is", "four times as deep", "post-norm")
 
@@ -53,8 +53,7 @@ def cells(program):
                     changed = [f"layers={depth}"] + ([f"decoder_layers={depth}"] if family == "t5" else [])
                     for change in changed if variant == "four times as deep" else ["norm_placement=post"]:
                         words += ["--set", change]
-                if not is_image(family):
-                    words += INPUT
+                words += [] if family == "cnn" else IMAGE if is_image(family) else INPUT
                 out.append((model, scheme, variant, words))
     random.Random(1).shuffle(out)
     return out

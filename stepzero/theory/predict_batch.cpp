@@ -166,7 +166,7 @@ void add_squares(const Signal& s, double by, Squares& to) {
 Squares between(const Signal& together, const Squares& own, double n) {
   Squares x(own.size());
   for (std::size_t i = 0; i < x.size(); ++i)
-    x[i] = std::max((squared(together.parameters[i].gradient_norm) - own[i] / n) * n / (n - 1), 0.0);
+    x[i] = (squared(together.parameters[i].gradient_norm) - own[i] / n) * n / (n - 1);
   return x;
 }
 
@@ -181,7 +181,7 @@ Signal of_batch(Signal out, const Squares& x, double n) {
   for (std::size_t i = 0; i < x.size(); ++i) {
     Value& norm = out.parameters[i].gradient_norm;
     const double w = squared(norm);
-    if (w > 0) scale(norm, std::sqrt((w / n + (1 - 1 / n) * x[i]) / w));
+    if (w > 0) scale(norm, std::sqrt(std::max(w / n + (1 - 1 / n) * x[i], 0.0) / w));
     before += w;
     total += squared(norm);
   }
@@ -218,7 +218,7 @@ Expected<Signal> predict_text(const Batch& batch, const Predicts& predicts) {
   Squares x = between(*together, own, stretches);
   for (std::size_t i = 0; i < x.size(); ++i) {
     const ParameterSignal& p = alone->parameters[i];
-    x[i] *= more * by_length(p, own[i] > 0 ? squared(p.gradient_norm) / own[i] : 1, share, batch.length);
+    x[i] = std::max(x[i], 0.0) * more * by_length(p, own[i] > 0 ? squared(p.gradient_norm) / own[i] : 1, share, batch.length);
   }
   Signal out = of_batch(*std::move(alone), x, static_cast<double>(batch.sequences));
   out.sequences_from = static_cast<Index>(stretches);
@@ -249,7 +249,7 @@ bool like(const Batch& batch, Index a, Index b) {
   return a != b && std::abs(square(a) / square(b) - 1) < 0.02;
 }
 
-// Two images of different classes, and two of one class where the batch has such.
+// Two images of different classes, whose gradients may point against each other, and two of one class where the batch has such.
 Expected<Signal> predict_images(const Batch& batch, const Predicts& predicts) {
   const double alike = count(batch).between.target * static_cast<double>(batch.length) * static_cast<double>(batch.length);
   std::optional<Signal> first;

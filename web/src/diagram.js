@@ -54,7 +54,7 @@ function rowsOf(block, [branch, rows]) {
 }
 
 const centre = geometry.left + geometry.lane * 1.5;
-const xOf = (part, row) => (lanes[part] === undefined || row.length === 1 && part === 'act' && row[0].single ? centre : geometry.left + geometry.lane * (lanes[part] + 0.5));
+const xOf = (part, row) => (lanes[part] === undefined || row.length === 1 && (part === 'router' || part === 'experts') ? centre : geometry.left + geometry.lane * (lanes[part] + 0.5));
 
 function place(rows, top) {
   const gated = rows.some((row) => row.some((n) => n.part === 'gate'));

@@ -2,7 +2,7 @@
 import { chart } from './chart.js';
 import { bestOf, data, isImages, place } from './data.js';
 import { h } from './dom.js';
-import { best, middle, number } from './format.js';
+import { best, number } from './format.js';
 
 const colors = ['accent', 'over-1', 'over-2', 'over-3', 'over-4', 'over-5', 'ink'];
 // as graph/role_names.cpp calls them; what is not here lies outside the layers, or is a vector
@@ -32,7 +32,7 @@ function largest(count) {
       const share = row.norm ** 2 / total;
       const fill = h('span', { class: 'fill' });
       fill.style.width = `${Math.max(0.5, 100 * share)}%`;
-      return h('li', null, h('span', { class: 'name', title: row.text }, middle(row.text, 34)), h('span', { class: 'bar' }, fill),
+      return h('li', null, h('span', { class: 'name' }, row.text.split(/(?<=\.)/).flatMap((part) => [part, h('wbr')])), h('span', { class: 'bar' }, fill),
         h('span', { class: 'value' }, number(row.norm, 3)), h('span', { class: 'share' }, `${number(100 * share, 2)} %`));
     })));
 }
