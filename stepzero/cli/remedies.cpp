@@ -100,7 +100,7 @@ void add_remedies(Signal& signal, const CommonFlags& flags, bool notes, const Pr
                         return predict_with(flags, options, change, quick);
                       },
                       [&](const Change& change) { return command_with(*flags.verb, flags, change); }, quicker(flags, options)};
-  find_remedies(signal, trials, least);
+  find_remedies(signal, trials, least, notes ? 2 : 1);  // the first that works; two where everything is asked for
 }
 
 }  // namespace stepzero::cli
