@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <numeric>
 #include <utility>
 
 #include "stepzero/core/parallel.hpp"
@@ -79,9 +77,6 @@ Svd svd(View<const float> m, Index count) {
   columns_against_columns(m, square.view());
   Leading leading = leading_eigen(square.view(), count);
   const View<double> v(leading.vectors.data(), count, n);
-  for (Index i = 0; i < count; ++i) {  // of the two signs one
-    if (std::accumulate(v.row(i), v.row(i) + n, 0.0) < 0) std::transform(v.row(i), v.row(i) + n, v.row(i), std::negate<>());
-  }
   std::vector<double> left(static_cast<std::size_t>(count) * size);
   const View<double> u(left.data(), count, n);
   parallel_ranges(n, 16, [&](Index begin, Index end) {

@@ -173,7 +173,7 @@ void vector_of(const Tridiagonal& t, double value, double norm, View<double> row
   double* const x = rows.row(i);
   for (std::size_t k = 0; k < n; ++k) {
     const auto random = philox4x32_10({static_cast<std::uint32_t>(k), static_cast<std::uint32_t>(i), 0, 0}, {0x51a7U, 0});
-    x[k] = 0.5 + static_cast<double>(random[0]) / 4294967296.0;
+    x[k] = static_cast<double>(random[0]) / 4294967296.0 - 0.5;
   }
   const double epsilon = std::numeric_limits<double>::epsilon();
   const Shifted shifted(t, value + 4 * epsilon * norm * static_cast<double>(i - near), epsilon * norm);

@@ -165,8 +165,7 @@ void add_squares(const Signal& s, double by, Squares& to) {
 
 Squares between(const Signal& together, const Squares& own, double n) {
   Squares x(own.size());
-  for (std::size_t i = 0; i < x.size(); ++i)
-    x[i] = (squared(together.parameters[i].gradient_norm) - own[i] / n) * n / (n - 1);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = (squared(together.parameters[i].gradient_norm) - own[i] / n) * n / (n - 1);
   return x;
 }
 
@@ -236,7 +235,7 @@ std::optional<std::array<Stretch, 2>> pair_of(const Batch& batch, bool same) {
   return std::nullopt;
 }
 
-// Whether two images are of one size.
+// Whether two images are alike in size: then they are of one law, as far as the theory goes.
 bool like(const Batch& batch, Index a, Index b) {
   const Index image = std::ssize(batch.pixels) / batch.sequences;
   const auto square = [&](Index i) {
@@ -246,13 +245,14 @@ bool like(const Batch& batch, Index a, Index b) {
           static_cast<double>(batch.pixels[static_cast<std::size_t>(k)]) * static_cast<double>(batch.pixels[static_cast<std::size_t>(k)]);
     return sum;
   };
-  return a != b && std::abs(square(a) / square(b) - 1) < 0.02;
+  return a == b || std::abs(square(a) / square(b) - 1) < 0.05;
 }
 
 // Two images of different classes, whose gradients may point against each other, and two of one class where the batch has such.
 Expected<Signal> predict_images(const Batch& batch, const Predicts& predicts) {
   const double alike = count(batch).between.target * static_cast<double>(batch.length) * static_cast<double>(batch.length);
   std::optional<Signal> first;
+  Index known = 0;  // its image
   Squares x;
   for (const bool same : {false, true}) {
     const auto two = pair_of(batch, same);
@@ -262,14 +262,14 @@ Expected<Signal> predict_images(const Batch& batch, const Predicts& predicts) {
     if (!together) return together;
     Squares own;
     for (const Stretch& s : *two) {
-      if (first && like(batch, s.sequence, two->front().sequence)) {  // images of one law
-        for (double& w : own) w *= 2;
+      if (first && like(batch, s.sequence, known)) {
+        add_squares(*first, 0.5, own);
         continue;
       }
       auto one = predicts(take(batch, {&s, 1}, batch.length), first ? little : 1);
       if (!one) return one;
       add_squares(*one, 0.5, own);
-      if (!first) first = *std::move(one);
+      if (!first) first = *std::move(one), known = s.sequence;
     }
     const Squares of_pair = between(*together, own, 2);
     x.resize(of_pair.size());
@@ -283,7 +283,8 @@ Expected<Signal> predict_images(const Batch& batch, const Predicts& predicts) {
 }  // namespace
 
 bool stands_for_many(const Batch& batch) {
-  return std::cmp_greater_equal(batch.sequences, stretches) && batch.tokens() > 256 && batch.length >= 16;
+  const bool long_enough = !batch.pixels.empty() || (batch.tokens() > 256 && batch.length >= 16);
+  return std::cmp_greater_equal(batch.sequences, stretches) && long_enough;
 }
 
 Expected<Signal> predict_batch(const Batch& batch, const Predicts& predicts) {

@@ -137,6 +137,25 @@ TEST(Structured, MimeticProductsComeOut) {
   EXPECT_GT(trace_scores / 48, 0.7 / 3);
 }
 
+// No sign is preferred: the mean of all keys is 0 within its error.
+TEST(Structured, MimeticHasNoMean) {
+  const Made m = made("llama-2-7b", "mimetic", {"layers=2", "width=96", "heads=6", "head_dim=16", "ffn=112", "vocab=97"});
+  for (const char* role : {"q_proj", "k_proj", "v_proj", "o_proj"}) {
+    double sum = 0, squares = 0;
+    double n = 0;
+    for (const int layer : {0, 1}) {
+      for (const std::uint64_t seed : {1, 2, 3}) {
+        const std::string name = "model.layers." + std::to_string(layer) + ".self_attn." + role + ".weight";
+        for (const float x : draw_tensor(m.graph, m.assignment, index_of(m, name), seed)) {
+          sum += static_cast<double>(x), squares += static_cast<double>(x) * static_cast<double>(x);
+          ++n;
+        }
+      }
+    }
+    EXPECT_LT(std::abs(sum) / std::sqrt(squares), 6) << role;
+  }
+}
+
 TEST(Structured, IdentityAttention) {
   const Made m = made("gpt2", "identity-attention", {"layers=1", "width=64", "heads=4", "vocab=97", "positions=32"});
   const auto qkv = draw_tensor(m.graph, m.assignment, index_of(m, "transformer.h.0.attn.c_attn.weight"), 3);
