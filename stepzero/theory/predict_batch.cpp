@@ -251,9 +251,16 @@ bool like(const Batch& batch, Index a, Index b) {
 // Two images of different classes, whose gradients may point against each other, and two of one class where the batch has such.
 Expected<Signal> predict_images(const Batch& batch, const Predicts& predicts) {
   const double alike = count(batch).between.target * static_cast<double>(batch.length) * static_cast<double>(batch.length);
-  std::optional<Signal> first;
-  Index known = 0;  // its image
-  Squares x;
+  auto first = predicts(take(batch, std::array{Stretch{}}, batch.length), 1);
+  if (!first) return first;
+  Squares of_first, x;
+  if (first->kernel_draws > 0) {  // pairs have none
+    const auto rough = predicts(take(batch, std::array{Stretch{}}, batch.length), little);
+    if (!rough) return rough;
+    add_squares(*rough, 1, of_first);
+  } else {
+    add_squares(*first, 1, of_first);
+  }
   for (const bool same : {false, true}) {
     const auto two = pair_of(batch, same);
     const double share = same ? alike : 1 - alike;
@@ -262,14 +269,15 @@ Expected<Signal> predict_images(const Batch& batch, const Predicts& predicts) {
     if (!together) return together;
     Squares own;
     for (const Stretch& s : *two) {
-      if (first && like(batch, s.sequence, known)) {
-        add_squares(*first, 0.5, own);
-        continue;
+      Squares of_one = of_first;
+      if (!like(batch, s.sequence, 0)) {
+        const auto one = predicts(take(batch, {&s, 1}, batch.length), little);
+        if (!one) return one;
+        of_one.clear();
+        add_squares(*one, 1, of_one);
       }
-      auto one = predicts(take(batch, {&s, 1}, batch.length), first ? little : 1);
-      if (!one) return one;
-      add_squares(*one, 0.5, own);
-      if (!first) first = *std::move(one), known = s.sequence;
+      own.resize(of_one.size());
+      for (std::size_t i = 0; i < own.size(); ++i) own[i] += of_one[i] / 2;
     }
     const Squares of_pair = between(*together, own, 2);
     x.resize(of_pair.size());
