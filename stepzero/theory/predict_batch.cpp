@@ -155,7 +155,7 @@ double by_length(const ParameterSignal& p, double of_w, double share, Index leng
   return row_each ? share : 1;
 }
 
-// Squared norms of parameters' gradients, and x of a sample of `n` sequences, whose own are `own`.
+// Squared norms of parameters' gradients, and x of a sample of `n` sequences, whose own are `own` in the mean.
 using Squares = std::vector<double>;
 
 void add_squares(const Signal& s, double by, Squares& to) {
@@ -163,11 +163,7 @@ void add_squares(const Signal& s, double by, Squares& to) {
   for (std::size_t i = 0; i < to.size(); ++i) to[i] += by * squared(s.parameters[i].gradient_norm);
 }
 
-Squares between(const Signal& together, const Squares& own, double n) {
-  Squares x(own.size());
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = (squared(together.parameters[i].gradient_norm) - own[i] / n) * n / (n - 1);
-  return x;
-}
+double between(double together, double own, double n) { return (together - own / n) * n / (n - 1); }
 
 void scale(Value& v, double by) {
   if (v.predicted) *v.predicted *= by;
@@ -214,10 +210,11 @@ Expected<Signal> predict_text(const Batch& batch, const Predicts& predicts) {
   const double shared = count(sample).between.target;
   const double more = shared > 0 ? all.between.target / shared : 1;
   const double share = static_cast<double>(length) / static_cast<double>(batch.length);
-  Squares x = between(*together, own, stretches);
+  Squares x(own.size());
   for (std::size_t i = 0; i < x.size(); ++i) {
     const ParameterSignal& p = alone->parameters[i];
-    x[i] = std::max(x[i], 0.0) * more * by_length(p, own[i] > 0 ? squared(p.gradient_norm) / own[i] : 1, share, batch.length);
+    x[i] = std::max(between(squared(together->parameters[i].gradient_norm), own[i], stretches), 0.0) * more *
+           by_length(p, own[i] > 0 ? squared(p.gradient_norm) / own[i] : 1, share, batch.length);
   }
   Signal out = of_batch(*std::move(alone), x, static_cast<double>(batch.sequences));
   out.sequences_from = static_cast<Index>(stretches);
@@ -251,37 +248,45 @@ bool like(const Batch& batch, Index a, Index b) {
 // Two images of different classes, whose gradients may point against each other, and two of one class where the batch has such.
 Expected<Signal> predict_images(const Batch& batch, const Predicts& predicts) {
   const double alike = count(batch).between.target * static_cast<double>(batch.length) * static_cast<double>(batch.length);
-  auto first = predicts(take(batch, std::array{Stretch{}}, batch.length), 1);
-  if (!first) return first;
-  Squares of_first, x;
-  if (first->kernel_draws > 0) {  // pairs have none
-    const auto rough = predicts(take(batch, std::array{Stretch{}}, batch.length), little);
-    if (!rough) return rough;
-    add_squares(*rough, 1, of_first);
-  } else {
-    add_squares(*first, 1, of_first);
-  }
-  for (const bool same : {false, true}) {
+  struct Pair {
+    std::array<Stretch, 2> images;
+    double share;
+    Squares together;
+  };
+  std::vector<Pair> pairs;
+  for (const bool same : {false, true}) {  // the largest work first, for its memory is used again
     const auto two = pair_of(batch, same);
     const double share = same ? alike : 1 - alike;
     if (!two || !(share > 0)) continue;
-    const auto together = predicts(take(batch, *two, batch.length), little);
-    if (!together) return together;
-    Squares own;
-    for (const Stretch& s : *two) {
-      Squares of_one = of_first;
-      if (!like(batch, s.sequence, 0)) {
-        const auto one = predicts(take(batch, {&s, 1}, batch.length), little);
-        if (!one) return one;
-        of_one.clear();
-        add_squares(*one, 1, of_one);
-      }
-      own.resize(of_one.size());
-      for (std::size_t i = 0; i < own.size(); ++i) own[i] += of_one[i] / 2;
+    const auto signal = predicts(take(batch, *two, batch.length), little);
+    if (!signal) return signal;
+    pairs.push_back({*two, share, {}});
+    add_squares(*signal, 1, pairs.back().together);
+  }
+  const auto squares_of = [&](Index image) -> Expected<Squares> {  // without draws of kernels, as pairs have none
+    const auto one = predicts(take(batch, std::array{Stretch{image, 0}}, batch.length), little);
+    if (!one) return std::unexpected(one.error());
+    Squares out;
+    add_squares(*one, 1, out);
+    return out;
+  };
+  auto first = predicts(take(batch, std::array{Stretch{}}, batch.length), 1);
+  if (!first) return first;
+  Squares of_first, x(first->parameters.size());
+  add_squares(*first, 1, of_first);
+  if (first->kernel_draws > 0) {
+    auto rough = squares_of(0);
+    if (!rough) return std::unexpected(rough.error());
+    of_first = *std::move(rough);
+  }
+  for (const Pair& pair : pairs) {
+    Squares own(x.size());
+    for (const Stretch& s : pair.images) {
+      const auto one = like(batch, s.sequence, 0) ? Expected<Squares>(of_first) : squares_of(s.sequence);
+      if (!one) return std::unexpected(one.error());
+      for (std::size_t i = 0; i < own.size(); ++i) own[i] += (*one)[i] / 2;
     }
-    const Squares of_pair = between(*together, own, 2);
-    x.resize(of_pair.size());
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] += share * of_pair[i];
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] += pair.share * between(pair.together[i], own[i], 2);
   }
   Signal out = of_batch(*std::move(first), x, static_cast<double>(batch.sequences));
   out.sequences_from = 2;
