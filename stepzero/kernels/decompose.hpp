@@ -11,7 +11,8 @@ namespace stepzero::kernels {
 void orthonormalise_rows(View<double> a);
 
 // m = sum_i s_i u_i v_i', s descending: the first `count` of it. Square matrices. v are eigenvectors of m' m and u = m v / s, in double
-// numbers: floats' accuracy down to singular values of a hundred-thousandth of the first. Signs are as they come: a rule would give the entries a mean.
+// numbers: floats' accuracy down to singular values of a hundred-thousandth of the first. Signs are as they come: a rule would give the
+// entries a mean.
 struct Svd {
   std::vector<float> s;
   std::vector<float> u;  // row i is u_i

@@ -16,7 +16,8 @@
 
 namespace stepzero {
 
-// Whether a batch is so large that few sequences stand for it: four images or more, or four sequences or more with more than 256 tokens in all.
+// Whether a batch is so large that few sequences stand for it: four images or more, or four sequences or more with more than 256 tokens in
+// all.
 bool stands_for_many(const Batch& batch);
 
 using Predicts = std::function<Expected<Signal>(const Batch& batch, double effort)>;
