@@ -50,7 +50,7 @@ def cells(program):
                     if family == "cnn":
                         continue
                     depth = 4 * layers
-                    changed = [f"layers={depth}"] + ([f"decoder_layers={depth}"] if family == "t5" else [])
+                    changed = [f"layers={depth}"] + ([f"decoder_layers={depth}"] if family in ("t5", "bart") else [])
                     for change in changed if variant == "four times as deep" else ["norm_placement=post"]:
                         words += ["--set", change]
                 words += [] if family == "cnn" else IMAGE if is_image(family) else INPUT
