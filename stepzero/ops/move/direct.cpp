@@ -97,7 +97,9 @@ Direct sign(const Update& u, const MatrixUse& x) {
   Direct out;
   const double overlap = inner(x.K, x.G);
   if (!(overlap > 0)) return {Square(x.K.tokens()), Square(x.K.tokens()), 0, 0, {}};
-  const SignMeans means = sign_means(x.K, x.G);
+  SignMeans means = sign_means(x.K, x.G);
+  means.M = x.lean * means.M;
+  means.F = (x.lean * x.lean) * means.F;
   out.numbers = sign_numbers(u.eps / std::sqrt(overlap / x.n_out));
   const double c1 = out.numbers.first, c2 = out.numbers.second, n = x.n_in;
   out.A = (n * c1 * std::sqrt(x.n_out)) * means.M;                                                               // (3)

@@ -59,6 +59,7 @@ struct MatrixUse {
   Square whole;   // of the gradient of all outputs of the tensor, of which G may be a part; empty: G
   double n_in = 1, n_out = 1, whole_out = 1;
   double noise = 0;  // of the input's Gram matrix
+  double lean = 1;   // sign: E |x.d| of the channels as they are, over that of normal ones
 };
 
 Direct direct(const Update& update, const MatrixUse& use);

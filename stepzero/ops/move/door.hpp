@@ -1,0 +1,47 @@
+#pragma once
+// The fifth door: what an op does to a change of its input and its parameters.
+//
+//     move(op, door) -> Mover        prepared once; then for any factor on all rates: Mover.run(changes of the inputs, factor)
+//
+// An op without one is refused by name. Ops that have no closed form draw channels or heads and run their own forward and backward.
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "stepzero/ops/move/change.hpp"
+#include "stepzero/ops/op.hpp"
+
+namespace stepzero {
+
+struct MoveDoor {
+  const Batch& batch;
+  std::span<const DownWire* const> x;
+  const DownWire& y;
+  const Kernel& G;                   // of the gradient of the output
+  std::span<const Law> theta;
+  std::span<const Update> updates;   // of each parameter
+  std::span<const Square> whole = {};     // of matrices: Gram matrix of the gradient of all outputs of the tensor; empty: of G
+  std::span<const double> whole_out = {};
+  std::span<const double> squares = {};   // E ||dtheta||^2 of the parts that the node uses, if known better than by the kernels; 0: not
+  const Tensor<double>* drawn = nullptr;  // channels of the input as its maker has drawn them, (T, any number); null: they are normal
+  std::span<const double> more = {};      // tables: for each token, what other uses add to the square of its row's gradient
+  std::uint64_t place = 0;           // of the node, for draws
+  double effort = 1;
+};
+
+// Of one parameter, at rate 1.
+struct ParameterMove {
+  double norm2 = 0;           // squared norm of the update
+  double decrease = 0;        // of the loss, to first order
+  double direct = 0;          // mean square over tokens and channels of what it alone does to the output
+  double below = -1;          // share of the gradient's entries below eps; -1: there is none
+};
+
+struct Mover {
+  std::function<Change(std::span<const Change* const>, double factor)> run;
+  std::vector<ParameterMove> params;
+  std::shared_ptr<const Tensor<double>> drawn = nullptr;  // channels of the output, if it has drawn them
+};
+
+}  // namespace stepzero
