@@ -14,9 +14,10 @@ namespace stepzero {
 struct MatrixMove {
   MatrixUse use;
   Update weight, bias;
-  Direct direct;
+  Direct direct, of_bias;
   Square root;    // L L' = K
   double w = 0;   // n_in E[w^2]
+  int tensor = -1;  // of the checkpoint
 };
 
 // How single channels of a wire move: for rules that draw them.
@@ -32,6 +33,8 @@ struct Change {
   // mean over tokens of the square, by the node's own parameters and by what came in
   double direct = 0, carried = 0;
   std::shared_ptr<const ChannelMove> channels = nullptr;
+  // of attention: root mean square change of its scores; of the loss: after the step
+  double scores = 0, loss = 0;
 };
 
 }  // namespace stepzero

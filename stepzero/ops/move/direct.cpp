@@ -181,6 +181,11 @@ Direct polar(const Update& u, const MatrixUse& x) {
 
 }  // namespace
 
+Square polar_response(const Update& u, const Square& K, const Square& G, double n_in, double n_out) {
+  const auto most = static_cast<Index>(std::min({n_in, n_out, static_cast<double>(K.tokens())}));
+  return u.times * polar_of(u, std::sqrt(n_in) * root_of(K), G, most).A;
+}
+
 Direct direct(const Update& update, const MatrixUse& use) {
   switch (update.rule) {
     case Update::Rule::sgd:

@@ -64,6 +64,9 @@ struct MatrixUse {
 
 Direct direct(const Update& update, const MatrixUse& use);
 
+// A of (6), for kernels as they are.
+Square polar_response(const Update& update, const Square& K, const Square& G, double n_in, double n_out);
+
 // What Newton-Schulz makes of a singular value, in units of the norm.
 double newton_schulz_value(double s, int steps);
 

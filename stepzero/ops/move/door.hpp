@@ -26,6 +26,7 @@ struct MoveDoor {
   std::span<const double> squares = {};   // E ||dtheta||^2 of the parts that the node uses, if known better than by the kernels; 0: not
   const Tensor<double>* drawn = nullptr;  // channels of the input as its maker has drawn them, (T, any number); null: they are normal
   std::span<const double> more = {};      // tables: for each token, what other uses add to the square of its row's gradient
+  int tensor = -1;                   // of the checkpoint, which the first parameter is in
   std::uint64_t place = 0;           // of the node, for draws
   double effort = 1;
 };
@@ -42,6 +43,27 @@ struct Mover {
   std::function<Change(std::span<const Change* const>, double factor)> run;
   std::vector<ParameterMove> params;
   std::shared_ptr<const Tensor<double>> drawn = nullptr;  // channels of the output, if it has drawn them
+  std::shared_ptr<const MatrixMove> matrix = nullptr;     // of a matrix
 };
+
+// An input of ops that are drawn together.
+struct DrawnFrom {
+  const DownWire* wire;
+  const Kernel* G;
+  const MatrixMove* matrix;  // in front of it; null: none
+  const DownWire* stem;      // what that reads; without one the wire itself
+  std::uint64_t place;       // of the stem
+};
+
+// Of ops that are drawn together: changes of every node, and what the updates of the matrices in front take from the loss, at rate 1.
+struct ChainMover {
+  std::function<std::vector<Change>(std::span<const Change* const>, double factor)> run;
+  std::vector<double> decreases;       // of every input
+  std::vector<std::vector<ParameterMove>> params;  // of every node
+  std::shared_ptr<const Tensor<double>> drawn;
+};
+
+// A change whose wire has no matrix in front, as channels move.
+Change with_channels(Change x, const Kernel& K, const Kernel& G, double width);
 
 }  // namespace stepzero

@@ -55,6 +55,7 @@ Mover move(const Linear& op, const MoveDoor& p) {
             .n_out = static_cast<double>(op.out),
             .whole_out = p.whole_out.empty() ? static_cast<double>(op.out) : p.whole_out[0],
             .noise = x.f.noise};
+  m->tensor = p.tensor;
   m->weight = p.updates[0];
   if (op.bias) m->bias = p.updates[static_cast<std::size_t>(op.pieces)];
   m->root = root_of(m->use.K);
@@ -68,7 +69,8 @@ Mover move(const Linear& op, const MoveDoor& p) {
     m->direct.norm2 *= by;
     m->direct.decrease *= by;
   }
-  const Direct bias = direct_bias(m->bias, m->use.G, m->use.n_out);
+  m->of_bias = direct_bias(m->bias, m->use.G, m->use.n_out);
+  const Direct& bias = m->of_bias;
   Mover out;
   const auto n_out = m->use.n_out;
   const double pieces = static_cast<double>(op.pieces);
@@ -84,8 +86,10 @@ Mover move(const Linear& op, const MoveDoor& p) {
     out.params.push_back({bias.norm2 / pieces, bias.decrease / pieces, mean_square(bias.size(m->use.G, n_out)) / pieces,
                           share_below(bias, m->bias, pull, n_out)});
   }
-  out.run = [m, bias](std::span<const Change* const> dx, double factor) {
+  out.matrix = m;
+  out.run = [m](std::span<const Change* const> dx, double factor) {
     const Change& c = *dx[0];
+    const Direct& bias = m->of_bias;
     const Index tokens = m->use.K.tokens();
     const double rate = factor * m->weight.rate, rate_b = factor * m->bias.rate, n = m->use.n_out;
     const double kept = 1 - rate * m->weight.decay;
