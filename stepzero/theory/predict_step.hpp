@@ -18,8 +18,8 @@ namespace stepzero {
 struct PredictStepOptions {
   OptimizerOptions optimizer = {};  // settled
   RateTable rates = {};
-  int search = 20;                                    // rates at which the loss is predicted too; 0: none
-  double effort = 1;                                  // share of the usual sampling
+  std::vector<double> factors = {};  // on all rates: the loss is predicted there too
+  double effort = 1;                 // share of the usual sampling
   std::function<void(double share)> progress = {};  // told the share that is done
 };
 

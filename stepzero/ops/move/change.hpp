@@ -28,7 +28,7 @@ struct ChannelMove {
   double factor = 1;                         // on the rates
 };
 
-struct Change {
+struct WireChange {
   Square response, size, stretch;
   // mean over tokens of the square, by the node's own parameters and by what came in
   double direct = 0, carried = 0;

@@ -40,7 +40,7 @@ struct ParameterMove {
 };
 
 struct Mover {
-  std::function<Change(std::span<const Change* const>, double factor)> run;
+  std::function<WireChange(std::span<const WireChange* const>, double factor)> run;
   std::vector<ParameterMove> params;
   std::shared_ptr<const Tensor<double>> drawn = nullptr;  // channels of the output, if it has drawn them
   std::shared_ptr<const MatrixMove> matrix = nullptr;     // of a matrix
@@ -57,13 +57,13 @@ struct DrawnFrom {
 
 // Of ops that are drawn together: changes of every node, and what the updates of the matrices in front take from the loss, at rate 1.
 struct ChainMover {
-  std::function<std::vector<Change>(std::span<const Change* const>, double factor)> run;
+  std::function<std::vector<WireChange>(std::span<const WireChange* const>, double factor)> run;
   std::vector<double> decreases;       // of every input
   std::vector<std::vector<ParameterMove>> params;  // of every node
   std::shared_ptr<const Tensor<double>> drawn;
 };
 
 // A change whose wire has no matrix in front, as channels move.
-Change with_channels(Change x, const Kernel& K, const Kernel& G, double width);
+WireChange with_channels(WireChange x, const Kernel& K, const Kernel& G, double width);
 
 }  // namespace stepzero

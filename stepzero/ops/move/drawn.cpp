@@ -105,7 +105,7 @@ void prepare(DrawnInput& in, const MatrixMove* m, const Square* drawn, const Squ
   }
 }
 
-void moved(const DrawnInput& in, const Change& change, double sign, Tensor<double>& to) {
+void moved(const DrawnInput& in, const WireChange& change, double sign, Tensor<double>& to) {
   const ChannelMove& how = *change.channels;
   const Index tokens = in.x.rows(), n = in.x.cols();
   Tensor<double> base(tokens, n);  // what (I + stretch) multiplies

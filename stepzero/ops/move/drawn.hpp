@@ -31,6 +31,6 @@ struct DrawnInput {
 void prepare(DrawnInput& in, const MatrixMove* m, const Square* root, const Square& polar, std::uint64_t place, Index draw);
 
 // x' for a sign of o.
-void moved(const DrawnInput& in, const Change& change, double sign, Tensor<double>& to);
+void moved(const DrawnInput& in, const WireChange& change, double sign, Tensor<double>& to);
 
 }  // namespace stepzero

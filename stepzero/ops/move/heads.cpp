@@ -30,7 +30,7 @@ struct State {
 
 const Attention& attention_of(const Chain& chain) { return std::get<Attention>(chain.nodes().back().op); }
 
-Square response_of(const Change& x, double lean) {
+Square response_of(const WireChange& x, double lean) {
   const ChannelMove& how = *x.channels;
   if (how.matrix == nullptr) return how.carried;
   const double rate = how.factor * how.matrix->weight.rate, rate_b = how.factor * how.matrix->bias.rate;
@@ -99,7 +99,7 @@ Tensor<double> sum_of(const Tensor<double>& a, double c, const Tensor<double>& b
   return out;
 }
 
-std::vector<Change> run(const State& s, std::span<const Change* const> dx) {
+std::vector<WireChange> run(const State& s, std::span<const WireChange* const> dx) {
   const std::size_t inputs = dx.size(), nodes = s.items[0].chain.nodes().size();
   const Index tokens = s.batch->tokens();
   std::vector<Square> response;
@@ -161,10 +161,10 @@ std::vector<Change> run(const State& s, std::span<const Change* const> dx) {
     }
   });
   const double share = 1 / static_cast<double>(s.items.size());
-  std::vector<Change> out(nodes);
+  std::vector<WireChange> out(nodes);
   Square Y(tokens);
   double scores = 0, visible = 0;
-  for (Change& y : out) y = {.response = Square(tokens), .size = Square(tokens), .stretch = Square(tokens)};
+  for (WireChange& y : out) y = {.response = Square(tokens), .size = Square(tokens), .stretch = Square(tokens)};
   for (const Sums& i : sums) {
     for (std::size_t n = 0; n < nodes; ++n) out[n].size += share * i.size[n];
     Y += share * i.Y;
@@ -310,7 +310,7 @@ ChainMover move_heads(const Batch& batch, std::vector<ChainNode> nodes, std::spa
   s->inverse = inverse_of(K);
   out.params.resize(nodes.size());
   out.drawn = drawn;
-  out.run = [s](std::span<const Change* const> dx, double) { return run(*s, dx); };
+  out.run = [s](std::span<const WireChange* const> dx, double) { return run(*s, dx); };
   return out;
 }
 

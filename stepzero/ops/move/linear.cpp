@@ -36,7 +36,7 @@ double lean_of(const Tensor<double>& drawn, const MatrixUse& use) {
 
 }  // namespace
 
-Change scaled(Change x, double c) {
+WireChange scaled(WireChange x, double c) {
   x.response = (c * c) * x.response;
   x.size = (c * c) * x.size;
   x.direct *= c * c;
@@ -87,8 +87,8 @@ Mover move(const Linear& op, const MoveDoor& p) {
                           share_below(bias, m->bias, pull, n_out)});
   }
   out.matrix = m;
-  out.run = [m](std::span<const Change* const> dx, double factor) {
-    const Change& c = *dx[0];
+  out.run = [m](std::span<const WireChange* const> dx, double factor) {
+    const WireChange& c = *dx[0];
     const Direct& bias = m->of_bias;
     const Index tokens = m->use.K.tokens();
     const double rate = factor * m->weight.rate, rate_b = factor * m->bias.rate, n = m->use.n_out;
@@ -102,7 +102,7 @@ Mover move(const Linear& op, const MoveDoor& p) {
     const Square rest = (rate * rate) * between(whole, m->direct.R) + (rate_b * rate_b) * bias.R;
     const Square apart = c.size - between(c.stretch, m->use.K);
     const Square fresh = (rate * rate * m->direct.norm2 / n) * apart;
-    Change y;
+    WireChange y;
     y.response = channels->carried + own;  // (1)
     const Square through = (m->w * kept * kept) * c.size;
     y.size = (1 / n) * between(y.response, m->use.G) + through + rest + fresh;  // (2)

@@ -16,6 +16,6 @@ namespace stepzero {
 Mover move(const Linear& op, const MoveDoor& p);
 
 // y = x', for an op that has multiplied everything by a number.
-Change scaled(Change x, double factor);
+WireChange scaled(WireChange x, double factor);
 
 }  // namespace stepzero

@@ -79,7 +79,7 @@ double loss_of(const State& s, Index t, const double* z, double* p) {
 
 bool is_scored(const Batch& batch, Index t) { return batch.targets[static_cast<std::size_t>(t)] >= 0; }
 
-std::vector<Change> run(const State& s, const Change& y, double factor) {
+std::vector<WireChange> run(const State& s, const WireChange& y, double factor) {
   const Index tokens = s.K.tokens(), rows = s.rows.count();
   const double rate = factor * s.weight.rate, rate_b = factor * s.bias.rate, kept = 1 - rate * s.weight.decay;
   const Square apart = y.size - between(y.stretch, s.K);
@@ -116,7 +116,7 @@ std::vector<Change> run(const State& s, const Change& y, double factor) {
       }
     }
   });
-  std::vector<Change> out(s.after.size() + 2);
+  std::vector<WireChange> out(s.after.size() + 2);
   const double draws = 2 * static_cast<double>(s.draws.size());
   double vocab = 0;
   for (const double w : s.rows.weight) vocab += w;
@@ -236,7 +236,7 @@ LogitsMover move_logits(const LogitsDoor& p) {
     s->a[j] = s->K(t, t) > 0 ? along[j] / (n * s->K(t, t)) : 0;
   }
   out.loss = s->loss;
-  out.run = [s](const Change& y, double factor) { return run(*s, y, factor); };
+  out.run = [s](const WireChange& y, double factor) { return run(*s, y, factor); };
   return out;
 }
 

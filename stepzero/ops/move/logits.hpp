@@ -30,7 +30,7 @@ struct LogitsDoor {
 
 struct LogitsMover {
   // The changes of the logits, of what comes after them, and of the loss.
-  std::function<std::vector<Change>(const Change& y, double factor)> run;
+  std::function<std::vector<WireChange>(const WireChange& y, double factor)> run;
   ParameterMove weight, bias;
   double loss = 0;                 // before, of these draws
   std::vector<double> row_squares;  // tied: for each token, n times delta' K delta of its id

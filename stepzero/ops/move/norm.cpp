@@ -41,8 +41,8 @@ Mover move_norm(const Kernel& centred, double eps, double gain, bool gains, bool
   }
   if (gains) tell(s->g, s->of_g, inner(s->normed, s->G));
   if (biases) tell(s->b, s->of_b, pull);
-  out.run = [s](std::span<const Change* const> dx, double factor) {
-    const Change& c = *dx[0];
+  out.run = [s](std::span<const WireChange* const> dx, double factor) {
+    const WireChange& c = *dx[0];
     const Index count = s->K.tokens();
     const double n = s->n, g = s->gain, rate_g = factor * s->of_g.rate, rate_b = factor * s->of_b.rate;
     const double kept = 1 - rate_g * s->of_g.decay;
@@ -57,7 +57,7 @@ Mover move_norm(const Kernel& centred, double eps, double gain, bool gains, bool
     const Square T = each([&](Index t, Index u) { return g * g * c.response(t, u) / (after[t] * s->r[u]); });
     const Square A = rate_g * s->g.A + rate_b * s->b.A;
     const Square R = (rate_g * rate_g) * s->g.R + (rate_b * rate_b) * s->b.R;
-    Change y;
+    WireChange y;
     y.response = T + A;  // (2)
     Square carried = each([&](Index t, Index u) {
       return g * g *

@@ -28,7 +28,7 @@ struct State {
 };
 
 // The response of an input, as its matrix's update has it for the gradients that were drawn.
-Square response_of(const Change& x, double lean) {
+Square response_of(const WireChange& x, double lean) {
   const ChannelMove& how = *x.channels;
   if (how.matrix == nullptr) return how.carried;
   const double rate = how.factor * how.matrix->weight.rate, rate_b = how.factor * how.matrix->bias.rate;
@@ -48,7 +48,7 @@ Tensor<double> difference(const Tensor<double>& a, const Tensor<double>& b) {
   return out;
 }
 
-std::vector<Change> run(const State& s, std::span<const Change* const> dx, double) {
+std::vector<WireChange> run(const State& s, std::span<const WireChange* const> dx, double) {
   const std::size_t nodes = s.chain.nodes().size(), inputs = dx.size();
   const Index tokens = dx[0]->stretch.tokens();
   struct Sums {
@@ -74,7 +74,7 @@ std::vector<Change> run(const State& s, std::span<const Change* const> dx, doubl
     }
   });
   const double share = 1 / static_cast<double>(s.blocks.size());
-  std::vector<Change> out(nodes);
+  std::vector<WireChange> out(nodes);
   for (std::size_t i = 0; i < nodes; ++i) {
     out[i] = {.response = Square(tokens), .size = Square(tokens), .stretch = Square(tokens)};
     for (const Sums& b : sums) out[i].size += share * b.size[i];
@@ -152,11 +152,11 @@ ChainMover move_pointwise(const Batch& batch, std::vector<ChainNode> nodes, std:
   s->inverse = inverse_of(covariance(drawn->view(), drawn->view()));
   out.params.resize(s->chain.nodes().size());
   out.drawn = drawn;
-  out.run = [s](std::span<const Change* const> dx, double factor) { return run(*s, dx, factor); };
+  out.run = [s](std::span<const WireChange* const> dx, double factor) { return run(*s, dx, factor); };
   return out;
 }
 
-Change with_channels(Change x, const Kernel& K, const Kernel& G, double width) {
+WireChange with_channels(WireChange x, const Kernel& K, const Kernel& G, double width) {
   if (x.channels) return x;
   auto how = std::make_shared<ChannelMove>();
   how->carried = x.response;

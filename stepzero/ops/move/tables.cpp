@@ -80,9 +80,9 @@ Mover move(const TokenEmbedding& op, const MoveDoor& p) {
   const double mean = size.trace() / static_cast<double>(G.tokens());
   Mover out;
   out.params = {{d->norm2, d->decrease, mean, share_below(p.updates[0], eq, G, n)}};
-  out.run = [d, size, K, u = p.updates[0], mean](std::span<const Change* const>, double factor) {
+  out.run = [d, size, K, u = p.updates[0], mean](std::span<const WireChange* const>, double factor) {
     const double rate = factor * u.rate, lost = rate * u.decay;
-    Change y{.response = rate * d->A, .size = (rate * rate) * size, .stretch = Square(K.tokens())};
+    WireChange y{.response = rate * d->A, .size = (rate * rate) * size, .stretch = Square(K.tokens())};
     if (lost != 0) {
       y.stretch += -lost * Square::one(K.tokens());
       y.size += (lost * lost) * K;
@@ -107,14 +107,14 @@ Mover move(const LearnedPosition& op, const MoveDoor& p) {
   const Square table = p.theta[0].second_moment() * eq;
   Mover out;
   out.params = {{d->norm2, d->decrease, size.trace() / static_cast<double>(tokens), share_below(p.updates[0], eq, G, n)}};
-  out.run = [d, size, K, G, table, inverse, n, u = p.updates[0]](std::span<const Change* const> dx, double factor) {
-    const Change& c = *dx[0];
+  out.run = [d, size, K, G, table, inverse, n, u = p.updates[0]](std::span<const WireChange* const> dx, double factor) {
+    const WireChange& c = *dx[0];
     const double rate = factor * u.rate, lost = rate * u.decay;
     const Square A = rate * d->A;
     Square cross(K.tokens());
     const Square left = c.response * G;
     gemm<double>(Trans::no, Trans::yes, 1 / n, left.view(), A.view(), 0.0, cross.view());
-    Change y{.response = c.response + A, .size = c.size + (rate * rate) * size + 2.0 * cross.symmetric(), .stretch = c.stretch * K};
+    WireChange y{.response = c.response + A, .size = c.size + (rate * rate) * size + 2.0 * cross.symmetric(), .stretch = c.stretch * K};
     if (lost != 0) {
       y.size += (lost * lost) * table;
       y.stretch += -lost * table;
@@ -130,8 +130,8 @@ Mover move(const LearnedPosition& op, const MoveDoor& p) {
 Mover move(const SinusoidalPosition&, const MoveDoor& p) {
   const Square K = Square::of(p.x[0]->K), inverse = inverse_of(Square::of(p.y.K));
   Mover out;
-  out.run = [K, inverse](std::span<const Change* const> dx, double) {
-    Change y = *dx[0];
+  out.run = [K, inverse](std::span<const WireChange* const> dx, double) {
+    WireChange y = *dx[0];
     y.stretch = y.stretch * K * inverse;
     y.channels = nullptr;
     return y;
