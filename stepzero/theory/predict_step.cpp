@@ -52,6 +52,7 @@ class StepWalk {
         theta_(laws_of(graph, laws)),
         down_(graph.nodes.size()),
         up_(graph.nodes.size()),
+        noise_up_(graph.nodes.size(), 0.0),
         movers_(graph.nodes.size()),
         updates_(graph.params.size()),
         moves_(graph.params.size()) {
@@ -60,7 +61,10 @@ class StepWalk {
                     }});
     walk.down([&](std::size_t i, DownWire& m) { down_[i] = m; });
     const Kernel start = Kernel::from(batch.tokens(), [](Index, Index) { return 1.0; });
-    walk.up(graph.nodes.size() - 1, start, true, [&](std::size_t i, const UpWire& d, const Spread&) { up_[i] = d; });
+    walk.up(graph.nodes.size() - 1, start, true, [&](std::size_t i, const UpWire& d, const Spread& spread) {
+      up_[i] = d;
+      noise_up_[i] = spread.noise;
+    });
     const std::vector<TensorPlan> plans = plan_tensors(graph, options.optimizer, options.rates);
     const double shrink = clipped_share(*signal.gradient_norm.predicted, options.optimizer.clip);
     for (std::size_t k = 0; k < plans.size(); ++k) updates_[k] = update_of(plans[k], graph.params[k].frozen, shrink);
@@ -154,6 +158,7 @@ class StepWalk {
       const auto param = static_cast<std::size_t>(node.params[0].param);
       const TensorGram& gram = grams_.at(node.params[0].param);
       door.tensor = node.params[0].param;
+      door.noise_up = noise_up_[i];
       if (gram.uses > 1 && updates[0].rule == Update::Rule::polar) {
         whole.push_back(gram.G);
         whole_out.push_back(gram.out);
@@ -163,6 +168,7 @@ class StepWalk {
       squares.push_back(gram.squares > 0 ? norm * norm * own / gram.squares : 0);
       door.drawn = movers_[static_cast<std::size_t>(node.inputs[0])].drawn.get();
     }
+    if (!node.inputs.empty()) door.tables = movers_[static_cast<std::size_t>(node.inputs[0])].tables;
     if (std::holds_alternative<TokenEmbedding>(node.op) && tied(i)) door.more = logits_.row_squares;
     door.whole = whole;
     door.whole_out = whole_out;
@@ -216,7 +222,7 @@ class StepWalk {
                                  ? move_heads(batch_, std::move(nodes), from, {}, gradient(last), last, options_.effort)
                                  : move_pointwise(batch_, std::move(nodes), from, gradient(last), channels_of(graph_.nodes[last].op), last, options_.effort);
     movers_[last].drawn = mover.drawn;
-    for (std::size_t k = 0; k < part.from.size(); ++k) refine(part.from[k], mover.decreases[k]);
+    for (std::size_t k = 0; k < part.from.size(); ++k) refine(part.from[k], mover.decreases[k], mover.directs[k]);
     for (std::size_t r = 0; r < factors_.size(); ++r) {
       std::vector<WireChange> inputs;
       std::vector<const WireChange*> x;
@@ -243,6 +249,7 @@ class StepWalk {
                     .weight = updates_[static_cast<std::size_t>(head.params[0].param)],
                     .bias = op.bias ? updates_[static_cast<std::size_t>(head.params[1].param)] : Update{},
                     .vocab = op.out,
+                    .noise = wire(head, 0).f.noise + wire(head, 0).f.mean_jitter(),
                     .place = head_,
                     .effort = options_.effort};
     for (std::size_t k = 1; k + 1 < part.nodes.size(); ++k) door.after.push_back(graph_.nodes[part.nodes[k]].op);
@@ -276,9 +283,10 @@ class StepWalk {
   }
 
   // What drawn channels say of a matrix in front of them.
-  void refine(std::size_t i, double decrease) {
+  void refine(std::size_t i, double decrease, double direct) {
     if (!movers_[i].matrix || movers_[i].matrix->weight.rule == Update::Rule::sgd || !(decrease > 0)) return;
     Told& to = moves_[static_cast<std::size_t>(graph_.nodes[i].params[0].param)];
+    to.squares += (direct - movers_[i].params[0].direct) * static_cast<double>(channels_of(graph_.nodes[i].op));
     for (auto& [node, old] : to.parts) {
       if (node != i) continue;
       to.decrease += decrease - old;
@@ -352,6 +360,7 @@ class StepWalk {
   NodeLaws theta_;
   std::vector<DownWire> down_;
   std::vector<UpWire> up_;
+  std::vector<double> noise_up_;
   std::vector<Mover> movers_;
   std::vector<Update> updates_;
   std::vector<double> weights_;  // norm of every tensor

@@ -98,12 +98,13 @@ Direct sign(const Update& u, const MatrixUse& x) {
   const double overlap = inner(x.K, x.G);
   if (!(overlap > 0)) return {Square(x.K.tokens()), Square(x.K.tokens()), 0, 0, {}};
   SignMeans means = sign_means(x.K, x.G);
-  means.M = x.lean * means.M;
-  means.F = (x.lean * x.lean) * means.F;
   out.numbers = sign_numbers(u.eps / std::sqrt(overlap / x.n_out));
   const double c1 = out.numbers.first, c2 = out.numbers.second, n = x.n_in;
-  out.A = (n * c1 * std::sqrt(x.n_out)) * means.M;                                                               // (3)
-  out.R = (c1 * c1 * n * n) * (means.F - between(means.M, x.G)) + n * (c2 * x.K - (c1 * c1) * means.F);  // (4)
+  const double shared = std::max(x.noise - 1 / n, 0.0);
+  means.M = (x.lean * (1 - shared / 4)) * means.M;
+  means.F = (x.lean * x.lean) * means.F;
+  out.A = (n * c1 * std::sqrt(x.n_out)) * means.M;  // (3)
+  out.R = (c1 * c1 * n * n) * (means.F + (shared + 1 / n) * (x.K - means.F) - between(means.M, x.G)) + (n * (c2 - c1 * c1)) * x.K;  // (4)
   out.norm2 = c2 * n * x.n_out;
   out.decrease = inner(out.A, x.G);
   return out;
@@ -141,7 +142,7 @@ Polar polar_of(const Update& u, const Square& L, const Square& G, Index most) {
 
 // A sample covariance of `degrees` channels in place of the identity: a root of it, (T, T).
 Square drawn_root(Index n, double degrees, const char* name, Index draw) {
-  const auto columns = static_cast<Index>(std::min(degrees, 4096.0));
+  const auto columns = static_cast<Index>(std::clamp(degrees, 1.0, 4096.0));
   const Tensor<float> z = node_normals(0, name, draw, n, columns);
   Square gram(n);
   Tensor<double> wide(n, columns);
@@ -162,7 +163,8 @@ Direct polar(const Update& u, const MatrixUse& x) {
   Square gram(tokens);
   double nuclear = 0, norm2 = 0;
   for (Index i = 0; i < draws; ++i) {
-    const Square down = L * drawn_root(tokens, x.n_in, "polar.in", i), up = LG * drawn_root(tokens, whole_out, "polar.out", i);
+    const Square down = L * drawn_root(tokens, 1 / std::max(x.noise, 1 / x.n_in), "polar.in", i);
+    const Square up = LG * drawn_root(tokens, 1 / std::max(x.noise_up, 1 / whole_out), "polar.out", i);
     const Polar one = polar_of(u, down, between(up, Square::one(tokens)), most);
     gram += (1.0 / draws) * one.gram;
     nuclear += one.nuclear / draws;

@@ -14,6 +14,13 @@
 
 namespace stepzero {
 
+// A table that the output holds rows of.
+struct TableMove {
+  Square eq;  // 1 where tokens share a row
+  Update update;
+  std::vector<double> scale, second, all;  // of every token: c1 sqrt(n / all), c2, and the square of its row's gradient
+};
+
 struct MoveDoor {
   const Batch& batch;
   std::span<const DownWire* const> x;
@@ -25,7 +32,9 @@ struct MoveDoor {
   std::span<const double> whole_out = {};
   std::span<const double> squares = {};   // E ||dtheta||^2 of the parts that the node uses, if known better than by the kernels; 0: not
   const Tensor<double>* drawn = nullptr;  // channels of the input as its maker has drawn them, (T, any number); null: they are normal
+  std::span<const TableMove> tables = {};  // whose rows the input is the sum of
   std::span<const double> more = {};      // tables: for each token, what other uses add to the square of its row's gradient
+  double noise_up = 0;               // of the Gram matrix of the gradient
   int tensor = -1;                   // of the checkpoint, which the first parameter is in
   std::uint64_t place = 0;           // of the node, for draws
   double effort = 1;
@@ -44,6 +53,7 @@ struct Mover {
   std::vector<ParameterMove> params;
   std::shared_ptr<const Tensor<double>> drawn = nullptr;  // channels of the output, if it has drawn them
   std::shared_ptr<const MatrixMove> matrix = nullptr;     // of a matrix
+  std::vector<TableMove> tables = {};                     // whose rows are the output
 };
 
 // An input of ops that are drawn together.
@@ -59,6 +69,7 @@ struct DrawnFrom {
 struct ChainMover {
   std::function<std::vector<WireChange>(std::span<const WireChange* const>, double factor)> run;
   std::vector<double> decreases;       // of every input
+  std::vector<double> directs;         // what these updates alone do to the wire: mean square over tokens and channels
   std::vector<std::vector<ParameterMove>> params;  // of every node
   std::shared_ptr<const Tensor<double>> drawn;
 };

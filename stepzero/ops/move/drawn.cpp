@@ -55,7 +55,7 @@ Square covariance(View<const double> a, View<const double> b) {
   return out;
 }
 
-void prepare(DrawnInput& in, const MatrixMove* m, const Square* drawn, const Square& polar, std::uint64_t place, Index draw) {
+void prepare(DrawnInput& in, const MatrixMove* m, const Square* drawn, const Square& polar, double noise, std::uint64_t place, Index draw) {
   const Index tokens = in.d.rows(), n = in.d.cols();
   in.z = normal_columns(place, "left", draw, tokens, n, drawn == nullptr);
   in.bias.assign(static_cast<std::size_t>(n), 0.0);
@@ -69,13 +69,24 @@ void prepare(DrawnInput& in, const MatrixMove* m, const Square* drawn, const Squ
     in.square += square;
   }
   if (u.moves() && u.rule == Update::Rule::sgd) {
-    in.direct = times(u.times * n_in * L, seen);
+    const Tensor<double> z = normal_columns(place, "sign", draw, tokens, n, false);
+    Tensor<double> e(tokens, n);
+    const double spare = std::sqrt(noise);
+    for (Index c = 0; c < n; ++c) {
+      const double size = std::sqrt(column_dot(seen, seen, c));
+      const double along = size > 0 ? column_dot(z, seen, c) / size : 0;
+      for (Index t = 0; t < tokens; ++t) {
+        const double own = size > 0 ? seen(t, c) / size * along : 0;
+        e(t, c) = seen(t, c) + spare * size * (z(t, c) + (std::numbers::sqrt2 - 1) * own);
+      }
+    }
+    in.direct = times(u.times * n_in * L, e);
     in.pull = u.times * n_in * in.square;
   } else if (u.moves() && u.rule == Update::Rule::polar) {
     in.direct = times(polar, in.d);
     for (Index c = 0; c < n; ++c) in.pull += column_dot(in.direct, in.d, c);
   } else if (u.moves()) {
-    // in the coordinates of L: n_in c1 e + sqrt(n_in) (sqrt(c2) across e, sqrt(c2 - c1^2) along it), e = L' d / |L' d|   (2)
+    // in the coordinates of L: n_in c1 e + what it leaves across e and along it, e = L' d / |L' d|   (2)
     Tensor<double> z = normal_columns(place, "sign", draw, tokens, n, false);
     for (Index c = 0; c < n; ++c) {
       const double size = std::sqrt(column_dot(seen, seen, c));
@@ -86,12 +97,14 @@ void prepare(DrawnInput& in, const MatrixMove* m, const Square* drawn, const Squ
       const SignNumbers k = numbers_at(u.eps / size);
       double along = 0;
       for (Index t = 0; t < tokens; ++t) along += z(t, c) * seen(t, c) / size;
-      const double across = std::sqrt(n_in * k.second), own = std::sqrt(n_in * std::max(k.second - k.first * k.first, 0.0));
+      const double mean = n_in * k.first, own_square = n_in * std::max(k.second - k.first * k.first, 0.0);
+      const double shared = std::max(noise - 1 / n_in, 0.0);
+      const double across = std::sqrt(own_square + mean * mean * noise), own = std::sqrt(own_square + mean * mean * shared / 2);
       for (Index t = 0; t < tokens; ++t) {
         const double e = seen(t, c) / size;
-        z(t, c) = n_in * k.first * e + across * (z(t, c) - along * e) + own * along * e;
+        z(t, c) = mean * (1 - shared / 4) * e + across * (z(t, c) - along * e) + own * along * e;
       }
-      in.pull += n_in * k.first * size;
+      in.pull += mean * (1 - shared / 4) * size;
     }
     in.direct = times(L, z);
   }
@@ -99,10 +112,19 @@ void prepare(DrawnInput& in, const MatrixMove* m, const Square* drawn, const Squ
   for (Index c = 0; c < n; ++c) {
     double sum = 0, size = 0;
     for (Index t = 0; t < tokens; ++t) sum += in.d(t, c), size += in.d(t, c) * in.d(t, c);
-    if (!(sum * sum > 1e-9 * size)) continue;  // that of keys has no gradient
     const auto i = static_cast<std::size_t>(c);
+    if (!(sum * sum > 1e-9 * size)) {  // that of keys has no gradient; Lion follows its rounding
+      if (m->bias.rule == Update::Rule::sign && m->bias.eps == 0) in.bias[i] = in.z(0, c) > 0 ? 1 : -1;
+      continue;
+    }
     in.bias[i] = m->bias.rule == Update::Rule::sgd ? m->bias.times * sum : sum / (std::abs(sum) + m->bias.eps);
   }
+}
+
+double mean_direct(const DrawnInput& in) {
+  double sum = 0;
+  for (Index i = 0; i < in.direct.size(); ++i) sum += in.direct.data()[i] * in.direct.data()[i];
+  return in.direct.size() > 0 ? sum / static_cast<double>(in.direct.size()) : 0;
 }
 
 void moved(const DrawnInput& in, const WireChange& change, double sign, Tensor<double>& to) {

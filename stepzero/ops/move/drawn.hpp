@@ -3,7 +3,7 @@
 // front makes of each by the law of that channel alone.
 //
 //     o = - carried d - rate (I + stretch) f(d) - rate_b b(d) 1 + left z,   x' = (I + stretch) x +- o                        (1)
-//     f(d): SGD n_in K d;  sign n_in c1 K d / sqrt(d' K d) + what it leaves;  polar A d                             (2)
+//     f(d): SGD n_in K d;  sign n_in c1 K d / sqrt(d' K d), with what they leave;  polar A d                        (2)
 // Both signs are taken: the gradient may come with either.
 #include <cstdint>
 
@@ -28,7 +28,11 @@ struct DrawnInput {
 };
 
 // Fills in all but x and d. root: of this draw's kernel of the matrix's input; null: of the mean kernel.
-void prepare(DrawnInput& in, const MatrixMove* m, const Square* root, const Square& polar, std::uint64_t place, Index draw);
+// noise: of the matrix's input beyond `root`.
+void prepare(DrawnInput& in, const MatrixMove* m, const Square* root, const Square& polar, double noise, std::uint64_t place, Index draw);
+
+// Mean square of f(d).
+double mean_direct(const DrawnInput& in);
 
 // x' for a sign of o.
 void moved(const DrawnInput& in, const WireChange& change, double sign, Tensor<double>& to);

@@ -288,13 +288,17 @@ ChainMover move_heads(const Batch& batch, std::vector<ChainNode> nodes, std::spa
     for (std::size_t k = 0; k < inputs.size(); ++k) {
       const bool drawn = inputs[k].stem != nullptr;
       prepare(item.in[k], inputs[k].matrix, drawn ? &roots[static_cast<std::size_t>(i)][k] : nullptr,
-              polar[k][static_cast<std::size_t>(i / op.kv_heads)], place + (static_cast<std::uint64_t>(side[k] + 1) << 40U), i);
+              polar[k][static_cast<std::size_t>(i / op.kv_heads)], drawn || inputs[k].matrix == nullptr ? 0 : inputs[k].matrix->use.noise, place + (static_cast<std::uint64_t>(side[k] + 1) << 40U), i);
     }
   });
   ChainMover out;
   for (std::size_t k = 0; k < inputs.size(); ++k) {
-    double pull = 0;
-    for (const Item& item : s->items) pull += item.in[k].pull;
+    double pull = 0, square = 0;
+    for (const Item& item : s->items) {
+      pull += item.in[k].pull;
+      square += mean_direct(item.in[k]) / static_cast<double>(count);
+    }
+    out.directs.push_back(square);
     pull /= static_cast<double>(models);
     const double normal = inputs[k].matrix != nullptr ? inputs[k].matrix->direct.decrease : 0;
     s->lean.push_back(normal > 0 ? pull / normal : 1);

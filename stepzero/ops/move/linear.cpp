@@ -54,7 +54,8 @@ Mover move(const Linear& op, const MoveDoor& p) {
             .n_in = static_cast<double>(op.in),
             .n_out = static_cast<double>(op.out),
             .whole_out = p.whole_out.empty() ? static_cast<double>(op.out) : p.whole_out[0],
-            .noise = x.f.noise};
+            .noise = std::max(x.f.noise + x.f.mean_jitter(), 1 / static_cast<double>(op.in)),
+            .noise_up = p.noise_up};
   m->tensor = p.tensor;
   m->weight = p.updates[0];
   if (op.bias) m->bias = p.updates[static_cast<std::size_t>(op.pieces)];
@@ -89,7 +90,7 @@ Mover move(const Linear& op, const MoveDoor& p) {
   out.matrix = m;
   out.run = [m](std::span<const WireChange* const> dx, double factor) {
     const WireChange& c = *dx[0];
-    const Direct& bias = m->of_bias;
+    const Direct& of_bias = m->of_bias;
     const Index tokens = m->use.K.tokens();
     const double rate = factor * m->weight.rate, rate_b = factor * m->bias.rate, n = m->use.n_out;
     const double kept = 1 - rate * m->weight.decay;
@@ -98,8 +99,8 @@ Mover move(const Linear& op, const MoveDoor& p) {
     channels->matrix = m;
     channels->factor = factor;
     channels->carried = (m->w * kept) * c.response;
-    const Square own = rate * (whole * m->direct.A) + rate_b * bias.A;
-    const Square rest = (rate * rate) * between(whole, m->direct.R) + (rate_b * rate_b) * bias.R;
+    const Square own = rate * (whole * m->direct.A) + rate_b * of_bias.A;
+    const Square rest = (rate * rate) * between(whole, m->direct.R) + (rate_b * rate_b) * of_bias.R;
     const Square apart = c.size - between(c.stretch, m->use.K);
     const Square fresh = (rate * rate * m->direct.norm2 / n) * apart;
     WireChange y;
@@ -110,8 +111,8 @@ Mover move(const Linear& op, const MoveDoor& p) {
     if (kept != 1) {  // the weights' own loss, along the output
       y.size += m->w * (between(y.stretch, m->use.K) - (kept * kept) * between(c.stretch, m->use.K));
     }
-    y.direct = mean_square((1 / n) * between(rate * m->direct.A + rate_b * bias.A, m->use.G) + (rate * rate) * m->direct.R +
-                           (rate_b * rate_b) * bias.R) +
+    y.direct = mean_square((1 / n) * between(rate * m->direct.A + rate_b * of_bias.A, m->use.G) + (rate * rate) * m->direct.R +
+                           (rate_b * rate_b) * of_bias.R) +
                m->w * (1 - kept) * (1 - kept) * mean_square(m->use.K);
     y.carried = mean_square((1 / n) * between(m->w * c.response, m->use.G) + m->w * c.size);
     channels->left = std::make_shared<const Square>(root_of((m->w * kept * kept) * apart + fresh));

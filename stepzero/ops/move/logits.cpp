@@ -211,7 +211,10 @@ LogitsMover move_logits(const LogitsDoor& p) {
       const double by = !p.weight.moves() ? 0 : sgd ? p.weight.times * n : all > 0 ? n * k.first / std::sqrt(all) : 0;
       for (Index t = 0; t < tokens; ++t) {
         draw.f(t, v) = by * Kd(t, v);
-        const double left = !p.weight.moves() || sgd || !(all > 0) ? 0 : n * (k.second * s->K(t, t) - k.first * k.first * Kd(t, v) * Kd(t, v) / all);
+        const double own = Kd(t, v) * Kd(t, v), noise = std::max(p.noise, 1 / n);
+        const double left = !p.weight.moves() || !(all > 0) ? 0
+                            : sgd ? by * by * noise * (s->K(t, t) * square + own)
+                                  : by * by * noise * (s->K(t, t) * square - own) + n * (k.second - k.first * k.first * square / all) * s->K(t, t);
         draw.spare(t, v) = std::max(left, 0.0);
         direct += weight * (draw.f(t, v) * draw.f(t, v) + draw.spare(t, v)) / (vocab * static_cast<double>(tokens));
       }

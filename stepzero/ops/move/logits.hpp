@@ -24,6 +24,7 @@ struct LogitsDoor {
   Index vocab = 0;
   std::vector<AnyOp> after = {};           // scale, cap
   std::span<const double> rows = {};       // tied: for each token, the square of its row's gradient by the lookup, over n; else empty
+  double noise = 0;                        // of the Gram matrix of what the head reads
   std::uint64_t place = 0;
   double effort = 1;
 };

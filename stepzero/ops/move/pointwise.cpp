@@ -135,15 +135,19 @@ ChainMover move_pointwise(const Batch& batch, std::vector<ChainNode> nodes, std:
       in.d = std::move(d[k]);
       Square polar;
       if (inputs[k].matrix != nullptr && inputs[k].matrix->weight.rule == Update::Rule::polar) polar = inputs[k].matrix->direct.A;
-      prepare(in, inputs[k].matrix, nullptr, polar, place, draw + static_cast<Index>(k));
+      prepare(in, inputs[k].matrix, nullptr, polar, inputs[k].matrix != nullptr ? inputs[k].matrix->use.noise : 0, place, draw + static_cast<Index>(k));
     }
     const Tensor<double>& y = block.before.y.back();
     for (Index t = 0; t < tokens; ++t) std::copy_n(y.view().row(t), columns, drawn->view().row(t) + b * columns);
   });
   ChainMover out;
   for (std::size_t k = 0; k < inputs.size(); ++k) {
-    double pull = 0;
-    for (const Block& block : s->blocks) pull += block.in[k].pull;
+    double pull = 0, square = 0;
+    for (const Block& block : s->blocks) {
+      pull += block.in[k].pull;
+      square += mean_direct(block.in[k]) / static_cast<double>(s->blocks.size());
+    }
+    out.directs.push_back(square);
     pull *= static_cast<double>(width) / s->columns;
     const double normal = inputs[k].matrix != nullptr ? inputs[k].matrix->direct.decrease : 0;
     s->lean.push_back(normal > 0 ? pull / normal : 1);

@@ -8,7 +8,7 @@ namespace stepzero {
 namespace {
 
 // eq: 1 where tokens share a row that has a gradient.
-Direct direct_table(const Update& u, const Square& eq, const Square& G, double n, std::span<const double> more) {
+Direct direct_table(const Update& u, const Square& eq, const Square& G, double n, std::span<const double> more, TableMove* note) {
   const Index tokens = G.tokens();
   Direct out{Square(tokens), Square(tokens), 0, 0, {}};
   if (!u.moves()) return out;
@@ -43,6 +43,11 @@ Direct direct_table(const Update& u, const Square& eq, const Square& G, double n
     }
   }
   out.decrease = own;
+  for (Index t = 0; t < tokens; ++t) note->all.push_back(pulls(t, t) + (more.empty() ? 0 : more[static_cast<std::size_t>(t)]));
+  note->eq = eq;
+  note->update = u;
+  note->scale = scale;
+  note->second = second;
   out.A = Square::from(tokens, [&](Index t, Index s) { return scale[static_cast<std::size_t>(t)] * eq(t, s); });
   out.R = Square::from(tokens, [&](Index t, Index s) {
     const double size = pulls(t, t) * pulls(s, s);
@@ -68,6 +73,20 @@ double share_below(const Update& u, const Square& eq, const Square& G, double n)
   return count > 0 ? below / count : -1;
 }
 
+// E of the product of the signs that tokens t and s have in two tables, beyond A G A'.
+Square both_signs(const TableMove& a, const TableMove& b, const Square& G, double n) {
+  Square pulls(G.tokens());
+  const Square half = a.eq * G;
+  gemm<double>(Trans::no, Trans::yes, 1.0, half.view(), b.eq.view(), 0.0, pulls.view());
+  return Square::from(G.tokens(), [&](Index t, Index s) {
+    const auto i = static_cast<std::size_t>(t), j = static_cast<std::size_t>(s);
+    const double size = a.all[i] * b.all[j];
+    if (!(size > 0)) return 0.0;
+    const double rho = std::clamp(pulls(t, s) / std::sqrt(size), -1.0, 1.0);
+    return std::sqrt(a.second[i] * b.second[j]) * 2 / std::numbers::pi * std::asin(rho) - a.scale[i] * b.scale[j] * pulls(t, s) / n;
+  });
+}
+
 }  // namespace
 
 Mover move(const TokenEmbedding& op, const MoveDoor& p) {
@@ -75,11 +94,13 @@ Mover move(const TokenEmbedding& op, const MoveDoor& p) {
   const double n = static_cast<double>(op.width);
   const Square G = Square::of(p.G);
   const Square eq = Square::from(G.tokens(), [&](Index t, Index s) { return id[t] == id[s] && id[t] != op.padding ? 1 : 0; });
-  const auto d = std::make_shared<const Direct>(direct_table(p.updates[0], eq, G, n, p.more));
+  TableMove note;
+  const auto d = std::make_shared<const Direct>(direct_table(p.updates[0], eq, G, n, p.more, &note));
   const Square size = d->size(G, n), K = Square::of(p.y.K);
   const double mean = size.trace() / static_cast<double>(G.tokens());
   Mover out;
   out.params = {{d->norm2, d->decrease, mean, share_below(p.updates[0], eq, G, n)}};
+  out.tables = {note};
   out.run = [d, size, K, u = p.updates[0], mean](std::span<const WireChange* const>, double factor) {
     const double rate = factor * u.rate, lost = rate * u.decay;
     WireChange y{.response = rate * d->A, .size = (rate * rate) * size, .stretch = Square(K.tokens())};
@@ -102,12 +123,19 @@ Mover move(const LearnedPosition& op, const MoveDoor& p) {
   const DownWire* const x[] = {&nothing};
   const Law ones[] = {{.mean = 0, .variance = 1}};
   const Square eq = Square::of(op.push({p.batch, x, ones}).K), G = Square::of(p.G);
-  const auto d = std::make_shared<const Direct>(direct_table(p.updates[0], eq, G, n, {}));
+  TableMove note;
+  const auto d = std::make_shared<const Direct>(direct_table(p.updates[0], eq, G, n, {}, &note));
+  std::vector<std::pair<double, Square>> signs;  // with other tables: their rate, and what is beyond the responses
+  for (const TableMove& other : p.tables) {
+    if (!other.scale.empty() && !note.scale.empty()) signs.emplace_back(other.update.rate, both_signs(other, note, G, n).symmetric());
+  }
   const Square size = d->size(G, n), K = Square::of(p.x[0]->K), inverse = inverse_of(Square::of(p.y.K));
   const Square table = p.theta[0].second_moment() * eq;
   Mover out;
   out.params = {{d->norm2, d->decrease, size.trace() / static_cast<double>(tokens), share_below(p.updates[0], eq, G, n)}};
-  out.run = [d, size, K, G, table, inverse, n, u = p.updates[0]](std::span<const WireChange* const> dx, double factor) {
+  out.tables.assign(p.tables.begin(), p.tables.end());
+  out.tables.push_back(note);
+  out.run = [d, size, K, G, table, inverse, signs, n, u = p.updates[0]](std::span<const WireChange* const> dx, double factor) {
     const WireChange& c = *dx[0];
     const double rate = factor * u.rate, lost = rate * u.decay;
     const Square A = rate * d->A;
@@ -115,6 +143,7 @@ Mover move(const LearnedPosition& op, const MoveDoor& p) {
     const Square left = c.response * G;
     gemm<double>(Trans::no, Trans::yes, 1 / n, left.view(), A.view(), 0.0, cross.view());
     WireChange y{.response = c.response + A, .size = c.size + (rate * rate) * size + 2.0 * cross.symmetric(), .stretch = c.stretch * K};
+    for (const auto& [of_other, both] : signs) y.size += (2 * rate * factor * of_other) * both;
     if (lost != 0) {
       y.size += (lost * lost) * table;
       y.stretch += -lost * table;

@@ -11,7 +11,7 @@
 
 namespace stepzero {
 
-// (2), with the factors of the law with eps. Nothing pulls at a bias whose gradient is 0 (that of keys).
+// (2), with the factors of the law with eps. Nothing pulls at a bias whose gradient is 0 (that of keys); Lion follows its rounding.
 inline Direct direct_bias(const Update& u, const Square& G, double n) {
   const Index tokens = G.tokens();
   double pull = 0, size = G.trace();
@@ -19,8 +19,13 @@ inline Direct direct_bias(const Update& u, const Square& G, double n) {
     for (Index s = 0; s < tokens; ++s) pull += G(t, s);
   }
   Direct out{Square(tokens), Square(tokens), 0, 0, {}};
-  if (!u.moves() || !(pull > 1e-9 * size)) return out;
   const bool sign = u.rule == Update::Rule::sign;
+  if (u.moves() && sign && u.eps == 0 && size > 0 && !(pull > 1e-9 * size)) {  // the signs of rounding
+    out.R = Square::from(tokens, [](Index, Index) { return 1; });
+    out.norm2 = n;
+    return out;
+  }
+  if (!u.moves() || !(pull > 1e-9 * size)) return out;
   if (sign) out.numbers = sign_numbers(u.eps / std::sqrt(pull / n));
   const double a = sign ? out.numbers.first * std::sqrt(n / pull) : u.times;
   const double rest = sign ? out.numbers.second - out.numbers.first * out.numbers.first : 0;
