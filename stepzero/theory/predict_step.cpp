@@ -181,17 +181,63 @@ class StepWalk {
         node.op);
   }
 
+  // A head that is the token table pulls at the rows that the stream holds, and its gradient knows of them:
+  //     Y gets - response R / n - C K,  R_ts = (S_ts r_s - S_tt K_ts / (K_y,tt r_t)) / r_t,  C_tu = rate c_t D_z[u, id_t] / r_u
+  // with y = x / r the last norm, S what the gradient shares with the table, c_t the sign's factor. For norms that read a stream: here R K^-1 / n.
+  [[nodiscard]] Square tied_part(std::size_t i) const {
+    const Node& node = graph_.nodes[i];
+    const bool norm = std::holds_alternative<LayerNorm>(node.op) || std::holds_alternative<RmsNorm>(node.op);
+    if (!norm || !tied_ || last_sizes_.empty()) return {};
+    const DownWire& x = wire(node, 0);
+    const DownWire& y = wire(graph_.nodes[head_], 0);
+    const auto& head = up_[static_cast<std::size_t>(graph_.nodes[head_].inputs[0])].tied;
+    if (x.own.empty() || !head || !head->is_shared() || !std::holds_alternative<Residual>(graph_.nodes[static_cast<std::size_t>(node.inputs[0])].op)) return {};
+    const double n = static_cast<double>(x.width);
+    const Square R = Square::from(x.K.tokens(), [&](Index t, Index s) {
+      const double r_t = last_sizes_[static_cast<std::size_t>(t)], r_s = last_sizes_[static_cast<std::size_t>(s)];
+      const double along = y.K(t, t) > 0 ? head->shared_at(t, t) * x.K(t, s) / (y.K(t, t) * r_t) : 0;
+      return (head->shared_at(t, s) * r_s - along) / r_t;
+    });
+    return (1 / n) * (R * inverse_of(Square::of(x.K)));
+  }
+
+  WireChange run_tied(std::size_t i, const WireChange& before, const Square& shared, double factor) {
+    const DownWire& m = wire(graph_.nodes[i], 0);
+    WireChange x = before;
+    const double rate = factor * table_.update.rate;
+    const Square pulled = Square::from(shared.tokens(), [&](Index t, Index u) {
+      const auto j = static_cast<std::size_t>(t);
+      const double c = table_.scale.empty() ? table_.update.times : table_.scale[j];
+      return rate * c * m.own_at(t) * logits_.pulls(t, u) / last_sizes_[static_cast<std::size_t>(u)];
+    });
+    const Square more = -1.0 * (x.response * shared + pulled);
+    x.stretch += more;
+    const WireChange* const list[] = {&x};
+    WireChange y = movers_[i].run(list, factor);
+    if (static_cast<int>(i) != graph_.nodes[head_].inputs[0]) return y;
+    // the gradient of the logits says it there
+    const WireChange* const plain[] = {&before};
+    y.stretch = movers_[i].run(plain, factor).stretch;
+    return y;
+  }
+
   // Whether a table is the head too.
   [[nodiscard]] bool tied(std::size_t i) const { return graph_.nodes[i].params[0].param == graph_.nodes[head_].params[0].param; }
 
   void take_single(std::size_t i, StepSignal& step) {
     const Node& node = graph_.nodes[i];
     movers_[i] = prepare(i);
+    if (std::holds_alternative<TokenEmbedding>(node.op) && tied(i) && !movers_[i].tables.empty()) table_ = movers_[i].tables[0];
     tell(i, movers_[i].params);
+    const Square tied = tied_part(i);
     for (std::size_t r = 0; r < factors_.size(); ++r) {
       std::vector<const WireChange*> x;
       for (const int w : node.inputs) x.push_back(&changes_[r][static_cast<std::size_t>(w)]);
-      changes_[r][i] = movers_[i].run(x, factors_[r]);
+      if (tied.empty()) {
+        changes_[r][i] = movers_[i].run(x, factors_[r]);
+      } else {
+        changes_[r][i] = run_tied(i, *x[0], tied, factors_[r]);
+      }
     }
     tell(i, step);
   }
@@ -253,7 +299,27 @@ class StepWalk {
                     .place = head_,
                     .effort = options_.effort};
     for (std::size_t k = 1; k + 1 < part.nodes.size(); ++k) door.after.push_back(graph_.nodes[part.nodes[k]].op);
+    std::vector<double> rows;
+    for (std::size_t i = 0; i < graph_.nodes.size() && !tied_; ++i) {
+      if (!std::holds_alternative<TokenEmbedding>(graph_.nodes[i].op) || !tied(i) || up_[i].G.empty()) continue;
+      tied_ = true;
+      const auto& id = batch_.ids_for(std::get<TokenEmbedding>(graph_.nodes[i].op).encoder);
+      for (Index t = 0; t < batch_.tokens(); ++t) {
+        double sum = 0;
+        for (Index a = 0; a < batch_.tokens(); ++a) {
+          for (Index b = 0; id[a] == id[t] && b < batch_.tokens(); ++b) sum += id[b] == id[t] ? up_[i].G(a, b) : 0;
+        }
+        rows.push_back(sum / static_cast<double>(down_[i].width));
+      }
+    }
+    door.rows = rows;
     logits_ = move_logits(door);
+    const auto last = static_cast<std::size_t>(head.inputs[0]);
+    const auto sizes_of = [&](const Kernel& K, double eps) {
+      for (Index t = 0; t < K.tokens(); ++t) last_sizes_.push_back(std::sqrt(K(t, t) + eps));
+    };
+    if (const auto* norm = std::get_if<LayerNorm>(&graph_.nodes[last].op)) sizes_of(LayerNorm::centred_kernel(wire(graph_.nodes[last], 0)), norm->eps);
+    if (const auto* norm = std::get_if<RmsNorm>(&graph_.nodes[last].op)) sizes_of(wire(graph_.nodes[last], 0).K, norm->eps);
   }
 
   void take_logits(const StepPart& part, StepSignal& step) {
@@ -370,6 +436,9 @@ class StepWalk {
   std::vector<std::vector<WireChange>> changes_;  // by factor and node
   LogitsMover logits_;
   std::size_t head_ = 0, attention_ = 0;
+  bool tied_ = false;
+  TableMove table_;                 // of a head that is the token table
+  std::vector<double> last_sizes_;  // of the tokens before the norm in front of the head
 };
 
 }  // namespace

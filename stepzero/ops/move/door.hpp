@@ -18,7 +18,7 @@ namespace stepzero {
 struct TableMove {
   Square eq;  // 1 where tokens share a row
   Update update;
-  std::vector<double> scale, second, all;  // of every token: c1 sqrt(n / all), c2, and the square of its row's gradient
+  std::vector<double> scale, second, all;  // sign, of every token: c1 sqrt(n / all), c2, and the square of its row's gradient
 };
 
 struct MoveDoor {

@@ -55,7 +55,7 @@ Square covariance(View<const double> a, View<const double> b) {
   return out;
 }
 
-void prepare(DrawnInput& in, const MatrixMove* m, const Square* drawn, const Square& polar, double noise, std::uint64_t place, Index draw) {
+void prepare(DrawnInput& in, const MatrixMove* m, const Square* drawn, const Square& polar, const Square& rest, double noise, std::uint64_t place, Index draw) {
   const Index tokens = in.d.rows(), n = in.d.cols();
   in.z = normal_columns(place, "left", draw, tokens, n, drawn == nullptr);
   in.bias.assign(static_cast<std::size_t>(n), 0.0);
@@ -84,7 +84,12 @@ void prepare(DrawnInput& in, const MatrixMove* m, const Square* drawn, const Squ
     in.pull = u.times * n_in * in.square;
   } else if (u.moves() && u.rule == Update::Rule::polar) {
     in.direct = times(polar, in.d);
-    for (Index c = 0; c < n; ++c) in.pull += column_dot(in.direct, in.d, c);
+    if (!rest.empty()) {
+      const Tensor<double> more = times(rest, normal_columns(place, "sign", draw, tokens, n, false));
+      for (Index i = 0; i < more.size(); ++i) in.direct.data()[i] += more.data()[i];
+    }
+    const Tensor<double> told = times(polar, in.d);
+    for (Index c = 0; c < n; ++c) in.pull += column_dot(told, in.d, c);
   } else if (u.moves()) {
     // in the coordinates of L: n_in c1 e + what it leaves across e and along it, e = L' d / |L' d|   (2)
     Tensor<double> z = normal_columns(place, "sign", draw, tokens, n, false);

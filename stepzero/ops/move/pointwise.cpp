@@ -133,9 +133,12 @@ ChainMover move_pointwise(const Batch& batch, std::vector<ChainNode> nodes, std:
       in.x = Tensor<double>(tokens, columns);
       std::copy_n(block.before.x[k].data(), in.x.size(), in.x.data());
       in.d = std::move(d[k]);
-      Square polar;
-      if (inputs[k].matrix != nullptr && inputs[k].matrix->weight.rule == Update::Rule::polar) polar = inputs[k].matrix->direct.A;
-      prepare(in, inputs[k].matrix, nullptr, polar, inputs[k].matrix != nullptr ? inputs[k].matrix->use.noise : 0, place, draw + static_cast<Index>(k));
+      Square polar, rest;
+      if (inputs[k].matrix != nullptr && inputs[k].matrix->weight.rule == Update::Rule::polar) {
+        polar = inputs[k].matrix->direct.A;
+        rest = root_of(inputs[k].matrix->direct.R);
+      }
+      prepare(in, inputs[k].matrix, nullptr, polar, rest, inputs[k].matrix != nullptr ? inputs[k].matrix->use.noise : 0, place, draw + static_cast<Index>(k));
     }
     const Tensor<double>& y = block.before.y.back();
     for (Index t = 0; t < tokens; ++t) std::copy_n(y.view().row(t), columns, drawn->view().row(t) + b * columns);

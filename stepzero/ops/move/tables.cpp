@@ -22,8 +22,13 @@ Direct direct_table(const Update& u, const Square& eq, const Square& G, double n
     if (same > 0) squares += pulls(t, t) / same;
     if (same > 0 && pulls(t, t) > 0) count += 1 / same;
   }
+  note->eq = eq;
+  note->update = u;
   if (u.rule == Update::Rule::sgd) {
     out.A = u.times * eq;
+    if (!more.empty()) {
+      out.R = Square::from(tokens, [&](Index t, Index s) { return u.times * u.times * eq(t, s) * more[static_cast<std::size_t>(t)] / n; });
+    }
     out.norm2 = u.times * u.times * squares;
     out.decrease = u.times * squares;
     return out;
@@ -99,7 +104,8 @@ Mover move(const TokenEmbedding& op, const MoveDoor& p) {
   const Square size = d->size(G, n), K = Square::of(p.y.K);
   const double mean = size.trace() / static_cast<double>(G.tokens());
   Mover out;
-  out.params = {{d->norm2, d->decrease, mean, share_below(p.updates[0], eq, G, n)}};
+  // of a table that is the head too, the head tells the norm
+  out.params = {{p.more.empty() ? d->norm2 : 0, d->decrease, mean, p.more.empty() ? share_below(p.updates[0], eq, G, n) : -1}};
   out.tables = {note};
   out.run = [d, size, K, u = p.updates[0], mean](std::span<const WireChange* const>, double factor) {
     const double rate = factor * u.rate, lost = rate * u.decay;
