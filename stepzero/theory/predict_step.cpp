@@ -88,6 +88,66 @@ class StepWalk {
     factors_ = {1.0};
     factors_.insert(factors_.end(), options_.factors.begin(), options_.factors.end());
     factors_.push_back(1e-4 / std::max(rough_decrease(), 1e-12));
+    walk(parts, step);
+    tell_parameters(step, out);
+    tell_losses(step);
+  }
+
+  // The group of tensors without whose updates the loss at this factor is lowest.
+  std::string limited_by(const std::vector<StepPart>& parts, double factor, StepSignal scratch) {
+    std::map<std::string, std::vector<std::size_t>> groups;
+    for (std::size_t k = 0; k < updates_.size(); ++k) {
+      if (updates_[k].moves()) groups[group_of(graph_.params[k].role)].push_back(k);
+    }
+    factors_ = {factor};
+    const std::vector<Update> all = updates_;
+    std::string worst;
+    double lowest = std::numeric_limits<double>::infinity();
+    for (const auto& [name, members] : groups) {
+      for (const std::size_t k : members) updates_[k].rate = 0;
+      movers_.assign(graph_.nodes.size(), {});
+      last_sizes_.clear();
+      tied_ = false;
+      attention_ = 0;
+      table_ = {};
+      walk(parts, scratch);
+      const double loss = changes_[0].back().loss;
+      if (loss < lowest) lowest = loss, worst = name;
+      updates_ = all;
+    }
+    return worst;
+  }
+
+ private:
+  static const char* group_of(Role role) {
+    switch (role) {
+      case Role::token_embedding:
+      case Role::position_embedding:
+        return "embeddings";
+      case Role::query:
+      case Role::key:
+      case Role::value:
+      case Role::query_key_value:
+        return "queries, keys and values";
+      case Role::attention_out:
+        return "attention outputs";
+      case Role::ffn_in:
+      case Role::ffn_gate:
+        return "feed-forward inputs";
+      case Role::ffn_out:
+        return "feed-forward outputs";
+      case Role::head:
+        return "head";
+      case Role::gain:
+      case Role::bias:
+      case Role::branch_gain:
+        return "gains and biases";
+      default:
+        return "other matrices";
+    }
+  }
+
+  void walk(const std::vector<StepPart>& parts, StepSignal& step) {
     changes_.assign(factors_.size(), std::vector<WireChange>(graph_.nodes.size()));
     prepare_logits(parts.back());
     std::vector<std::size_t> last_use(graph_.nodes.size(), 0);
@@ -104,11 +164,8 @@ class StepWalk {
       }
       if (options_.progress) options_.progress(static_cast<double>(i + 1) / static_cast<double>(parts.size()));
     }
-    tell_parameters(step, out);
-    tell_losses(step);
   }
 
- private:
   struct TensorGram {
     int uses = 0;
     double out = 0, squares = 0;
@@ -281,7 +338,7 @@ class StepWalk {
       for (std::size_t k = 0; k < part.nodes.size(); ++k) changes_[r][part.nodes[k]] = std::move(y[k]);
     }
     for (const std::size_t i : part.nodes) tell(i, step);
-    if (part.kind == StepPart::Kind::heads) step.attention[attention_++].change.predicted = changes_[0][last].scores;
+    if (part.kind == StepPart::Kind::heads) step.attention.at(attention_++).change.predicted = changes_[0][last].scores;
   }
 
   void prepare_logits(const StepPart& part) {
@@ -457,6 +514,11 @@ Expected<PredictedStep> predict_step(const Graph& graph, const Architecture& a, 
   StepSignal step = describe_step(graph, out.signal);
   StepWalk walk(graph, batch, laws, options, out.signal);
   walk.run(*parts, step, out);
+  if (!step.rates.empty()) {
+    out.good_rates = good_rates(step, &Value::predicted);
+    if (out.good_rates.stops) out.limited_by = walk.limited_by(*parts, *out.good_rates.stops / options.optimizer.rate.value_or(1), step);
+  }
+  out.signal.optimizer = OptimizerSignal{.name = options.optimizer.name, .rate = options.optimizer.rate.value_or(0), .settings = {}};
   out.signal.steps.push_back(std::move(step));
   return out;
 }

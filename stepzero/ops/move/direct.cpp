@@ -170,6 +170,7 @@ Direct polar(const Update& u, const MatrixUse& x) {
     nuclear += one.nuclear / draws;
     norm2 += one.norm2 / draws;
   }
+  if (u.newton_schulz == 0 && most == tokens) gram = x.n_in * x.K;  // at full rank, whatever G is
   Direct out;
   const double by = u.times * (plain > 0 ? nuclear / plain : 0);
   out.A = by * mean.A;
