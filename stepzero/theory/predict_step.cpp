@@ -56,9 +56,10 @@ class StepWalk {
         movers_(graph.nodes.size()),
         updates_(graph.params.size()),
         moves_(graph.params.size()) {
-    MomentWalk walk(graph, batch, theta_, {.order = Order::fluctuations, .keep_all = true, .effort = [this](std::size_t node, bool) {
-                      return Draws{node, options_.effort * 2e10 / static_cast<double>(std::max<std::size_t>(1, signal_.attention.size()))};
-                    }});
+    MomentWalk walk(graph, batch, theta_,
+                    {.order = Order::fluctuations, .keep_all = true, .effort = [this](std::size_t node, bool) {
+                       return Draws{node, options_.effort * 2e10 / static_cast<double>(std::max<std::size_t>(1, signal_.attention.size()))};
+                     }});
     walk.down([&](std::size_t i, DownWire& m) { down_[i] = m; });
     const Kernel start = Kernel::from(batch.tokens(), [](Index, Index) { return 1.0; });
     walk.up(graph.nodes.size() - 1, start, true, [&](std::size_t i, const UpWire& d, const Spread& spread) {
@@ -210,7 +211,14 @@ class StepWalk {
     const std::vector<Update> updates = updates_of(node);
     std::vector<Square> whole;
     std::vector<double> whole_out, squares;
-    MoveDoor door{.batch = batch_, .x = x, .y = down_[i], .G = gradient(i), .theta = theta_[i], .updates = updates, .place = i, .effort = options_.effort};
+    MoveDoor door{.batch = batch_,
+                  .x = x,
+                  .y = down_[i],
+                  .G = gradient(i),
+                  .theta = theta_[i],
+                  .updates = updates,
+                  .place = i,
+                  .effort = options_.effort};
     if (std::holds_alternative<Linear>(node.op)) {
       const auto param = static_cast<std::size_t>(node.params[0].param);
       const TensorGram& gram = grams_.at(node.params[0].param);
@@ -240,7 +248,8 @@ class StepWalk {
 
   // A head that is the token table pulls at the rows that the stream holds, and its gradient knows of them:
   //     Y gets - response R / n - C K,  R_ts = (S_ts r_s - S_tt K_ts / (K_y,tt r_t)) / r_t,  C_tu = rate c_t D_z[u, id_t] / r_u
-  // with y = x / r the last norm, S what the gradient shares with the table, c_t the sign's factor. For norms that read a stream: here R K^-1 / n.
+  // with y = x / r the last norm, S what the gradient shares with the table, c_t the sign's factor. For norms that read a stream: here R
+  // K^-1 / n.
   [[nodiscard]] Square tied_part(std::size_t i) const {
     const Node& node = graph_.nodes[i];
     const bool norm = std::holds_alternative<LayerNorm>(node.op) || std::holds_alternative<RmsNorm>(node.op);
@@ -248,7 +257,9 @@ class StepWalk {
     const DownWire& x = wire(node, 0);
     const DownWire& y = wire(graph_.nodes[head_], 0);
     const auto& head = up_[static_cast<std::size_t>(graph_.nodes[head_].inputs[0])].tied;
-    if (x.own.empty() || !head || !head->is_shared() || !std::holds_alternative<Residual>(graph_.nodes[static_cast<std::size_t>(node.inputs[0])].op)) return {};
+    if (x.own.empty() || !head || !head->is_shared() ||
+        !std::holds_alternative<Residual>(graph_.nodes[static_cast<std::size_t>(node.inputs[0])].op))
+      return {};
     const double n = static_cast<double>(x.width);
     const Square R = Square::from(x.K.tokens(), [&](Index t, Index s) {
       const double r_t = last_sizes_[static_cast<std::size_t>(t)], r_s = last_sizes_[static_cast<std::size_t>(s)];
@@ -321,9 +332,10 @@ class StepWalk {
       f.place = stem;
     }
     const std::size_t last = part.nodes.back();
-    const ChainMover mover = part.kind == StepPart::Kind::heads
-                                 ? move_heads(batch_, std::move(nodes), from, {}, gradient(last), last, options_.effort)
-                                 : move_pointwise(batch_, std::move(nodes), from, gradient(last), channels_of(graph_.nodes[last].op), last, options_.effort);
+    const ChainMover mover =
+        part.kind == StepPart::Kind::heads
+            ? move_heads(batch_, std::move(nodes), from, {}, gradient(last), last, options_.effort)
+            : move_pointwise(batch_, std::move(nodes), from, gradient(last), channels_of(graph_.nodes[last].op), last, options_.effort);
     movers_[last].drawn = mover.drawn;
     for (std::size_t k = 0; k < part.from.size(); ++k) refine(part.from[k], mover.decreases[k], mover.directs[k]);
     for (std::size_t r = 0; r < factors_.size(); ++r) {
@@ -375,7 +387,8 @@ class StepWalk {
     const auto sizes_of = [&](const Kernel& K, double eps) {
       for (Index t = 0; t < K.tokens(); ++t) last_sizes_.push_back(std::sqrt(K(t, t) + eps));
     };
-    if (const auto* norm = std::get_if<LayerNorm>(&graph_.nodes[last].op)) sizes_of(LayerNorm::centred_kernel(wire(graph_.nodes[last], 0)), norm->eps);
+    if (const auto* norm = std::get_if<LayerNorm>(&graph_.nodes[last].op))
+      sizes_of(LayerNorm::centred_kernel(wire(graph_.nodes[last], 0)), norm->eps);
     if (const auto* norm = std::get_if<RmsNorm>(&graph_.nodes[last].op)) sizes_of(wire(graph_.nodes[last], 0).K, norm->eps);
   }
 
@@ -395,7 +408,8 @@ class StepWalk {
     const Node& node = graph_.nodes[i];
     for (std::size_t k = 0; k < list.size() && k < node.params.size(); ++k) {
       Told& to = moves_[static_cast<std::size_t>(node.params[k].param)];
-      const double entries = static_cast<double>(channels_of(node.op)), size = static_cast<double>(node.params[k].rows * node.params[k].cols);
+      const double entries = static_cast<double>(channels_of(node.op)),
+                   size = static_cast<double>(node.params[k].rows * node.params[k].cols);
       to.norm2 += list[k].norm2;
       to.decrease += list[k].decrease;
       to.squares += list[k].direct * entries;

@@ -22,7 +22,8 @@ std::string refusal(const AnyOp& any) {
   if (const auto* op = std::get_if<LayerNorm>(&any); op != nullptr && op->groups == 1) return "";
   if (const auto* op = std::get_if<RmsNorm>(&any); op != nullptr && op->groups == 1) return "";
   if (const auto* op = std::get_if<Dropout>(&any)) return op->p == 0 ? "" : "dropout that drops";
-  if (const auto* op = std::get_if<Attention>(&any)) return op->cross ? "attention to other tokens" : op->buckets > 0 ? "learned biases of scores" : "";
+  if (const auto* op = std::get_if<Attention>(&any))
+    return op->cross ? "attention to other tokens" : op->buckets > 0 ? "learned biases of scores" : "";
   if (std::holds_alternative<LayerNorm>(any) || std::holds_alternative<RmsNorm>(any)) return "norms of single heads";
   return kind_of(any);
 }
@@ -73,7 +74,8 @@ class Parts {
     for (const std::size_t i : part.nodes) {
       for (const int wire : graph_.nodes[i].inputs) {
         const auto w = static_cast<std::size_t>(wire);
-        if (std::ranges::find(part.nodes, w) == part.nodes.end() && std::ranges::find(part.from, w) == part.from.end()) part.from.push_back(w);
+        if (std::ranges::find(part.nodes, w) == part.nodes.end() && std::ranges::find(part.from, w) == part.from.end())
+          part.from.push_back(w);
       }
     }
   }

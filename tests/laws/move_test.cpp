@@ -148,8 +148,8 @@ struct Subject {
   std::vector<Update> updates;
   double scale = 0.05;  // standard deviation of the weights
   Before before = {};
-  int draws = 300;
-  bool ones = false;  // the update's sign of 0 is 1
+  int draws = 120;
+  bool ones = false;    // the update's sign of 0 is 1
   bool silent = false;  // the last token has no gradient
 };
 
@@ -159,9 +159,8 @@ Findings law_of(const Op& op, const Subject& c, const std::vector<Law>& laws, co
                 std::uint64_t seed = 1) {
   const Batch batch = small_batch();
   const Kernel K = cosines(1, 0.5, 0.3);
-  const Kernel G = Kernel::from(tokens, [&](Index t, Index s) {
-    return c.silent && (t + 1 == tokens || s + 1 == tokens) ? 0 : cosines(1, 0.4, 0.1)(t, s);
-  });
+  const Kernel G = Kernel::from(
+      tokens, [&](Index t, Index s) { return c.silent && (t + 1 == tokens || s + 1 == tokens) ? 0 : cosines(1, 0.4, 0.1)(t, s); });
   const auto inputs = static_cast<std::size_t>(op.inputs());
   DownWire x{Moment{.K = K}};
   x.width = c.n_in;
@@ -250,12 +249,14 @@ Findings law_of(const Op& op, const Subject& c, const std::vector<Law>& laws, co
   return out;
 }
 
-constexpr Index n = 256;
+constexpr Index n = 128;
 constexpr double width_bias = 6.0 / static_cast<double>(n);  // of a rule of large width
 
 Update sgd(double rate) { return {.rule = Update::Rule::sgd, .rate = rate}; }
 Update sign(double rate, double eps = 0) { return {.rule = Update::Rule::sign, .rate = rate, .eps = eps}; }
 Update polar(double rate, int newton_schulz = 0) { return {.rule = Update::Rule::polar, .rate = rate, .newton_schulz = newton_schulz}; }
+
+const char* name_of(const Update& u) { return u.rule == Update::Rule::sgd ? "sgd" : u.rule == Update::Rule::sign ? "sign" : "polar"; }
 
 const std::vector<Law> matrix_law = {{0, 0.05 * 0.05}, {0, 0}};
 
@@ -272,8 +273,8 @@ TEST(Move, LinearUnderEveryOptimizer) {
   expect_law(law_of(op, {n, n, {sgd(1e-3), sgd(1e-3)}, 0.05, before}, matrix_law), "sgd");
   expect_law(law_of(op, {n, n, {sign(1e-2), sign(1e-2)}, 0.05, before}, matrix_law), "sign");
   expect_law(law_of(op, {n, n, {sign(1e-2, 0.1), sign(1e-2, 0.1)}, 0.05, before}, matrix_law), "sign with a large eps");
-  expect_law(law_of(op, {n, n, {polar(0.5), sign(1e-2)}, 0.05, before, 60}, matrix_law), "polar");
-  expect_law(law_of(op, {n, n, {polar(0.5, 5), sign(1e-2)}, 0.05, before, 60}, matrix_law), "Newton-Schulz");
+  expect_law(law_of(op, {n, n, {polar(0.5), sign(1e-2)}, 0.05, before, 30}, matrix_law), "polar");
+  expect_law(law_of(op, {n, n, {polar(0.5, 5), sign(1e-2)}, 0.05, before, 30}, matrix_law), "Newton-Schulz");
 }
 
 // The parameters alone: what the input brings does not cover them up.
@@ -282,14 +283,14 @@ TEST(Move, DirectChanges) {
   expect_law(law_of(op, {n, 2 * n, {sgd(1)}}, matrix_law), "sgd");
   expect_law(law_of(op, {n, 2 * n, {sign(1)}}, matrix_law), "sign");
   expect_law(law_of(op, {n, 2 * n, {sign(1, 0.05)}}, matrix_law), "sign with eps");
-  expect_law(law_of(op, {n, 2 * n, {polar(1)}, 0.05, {}, 60}, matrix_law), "polar");
+  expect_law(law_of(op, {n, 2 * n, {polar(1)}, 0.05, {}, 30}, matrix_law), "polar");
 }
 
 TEST(Move, NormsAndTheirGains) {
   const Before before{.stretch = -0.2, .response = 5, .noise = 0.5};
   const std::vector<Law> ones = {{1, 0}, {0, 0}};
   expect_law(law_of(LayerNorm{.width = n}, {n, n, {sign(0.02), sign(0.02)}, 0, before}, ones), "layer norm, sign");
-  expect_law(law_of(LayerNorm{.width = n}, {n, n, {sgd(1), sgd(1)}, 0, before}, ones), "layer norm, sgd");
+  expect_law(law_of(LayerNorm{.width = n}, {n, n, {sgd(0.2), sgd(0.2)}, 0, before}, ones), "layer norm, sgd");
   expect_law(law_of(RmsNorm{.width = n, .bias = false}, {n, n, {sign(0.02)}, 0, before}, ones), "rms norm");
 }
 
@@ -328,16 +329,14 @@ TEST(Move, MutantsFail) {
   EXPECT_GT(law_of(table, ones, law).norm, 3 * width_bias);
   // only the mean of a change comes through a matrix
   const Before before{.stretch = 0, .response = 1, .noise = 0};
-  const auto no_push = [](WireChange& y) {
-    y.size = (1 / static_cast<double>(n)) * between(y.response, Square::of(cosines(1, 0.4, 0.1)));
-  };
+  const auto no_push = [](WireChange& y) { y.size = (1 / static_cast<double>(n)) * between(y.response, Square::of(cosines(1, 0.4, 0.1))); };
   expect_law(law_of(op, {n, n, {sign(1e-4)}, 0.05, before}, matrix_law), "as it is");
   EXPECT_GT(law_of(op, {n, n, {sign(1e-4)}, 0.05, before}, matrix_law, no_push).size, 3 * width_bias);
 }
 
 // Matrices over one input, then what is drawn; compared by the mean square of the change of the output, and what is measured of it.
 struct Branch {
-  std::vector<Index> widths;   // of the inputs of the chain
+  std::vector<Index> widths;            // of the inputs of the chain
   std::vector<ChainNode> model, drawn;  // the model's own ops; what the chain is told
   bool heads = false;
 };
@@ -444,32 +443,32 @@ TEST(Move, FunctionsAndGates) {
   const Branch gated{{n, n}, gate, gate};
   for (const Update& u : {sgd(0.02), sign(0.01), polar(0.3)}) {
     const Before before{.stretch = -0.1, .response = 0.5, .noise = 0.2};
-    const Findings one = law_of_branch(gelu, u, before, 150), two = law_of_branch(gated, u, before, 150);
-    EXPECT_LE(one.size, drawn_bias);
-    EXPECT_LE(one.decrease, drawn_bias);
-    EXPECT_LE(two.size, drawn_bias);
-    EXPECT_LE(two.decrease, drawn_bias);
+    const Findings one = law_of_branch(gelu, u, before, 60), two = law_of_branch(gated, u, before, 60);
+    EXPECT_LE(one.size, drawn_bias) << name_of(u);
+    EXPECT_LE(one.decrease, drawn_bias) << name_of(u);
+    EXPECT_LE(two.size, drawn_bias) << name_of(u) << ", gated";
+    EXPECT_LE(two.decrease, drawn_bias) << name_of(u) << ", gated";
   }
 }
 
 TEST(Move, Heads) {
-  const Attention op{.heads = 4, .kv_heads = 4, .key_dim = 64, .value_dim = 64, .scale = 0.125};
+  const Attention op{.heads = 4, .kv_heads = 4, .key_dim = 32, .value_dim = 32, .scale = 0.177};
   const std::vector<ChainNode> nodes = {{op, {-1, -2, -3}, {}}};
   const Branch heads{{n, n, n}, nodes, nodes, true};
   for (const Update& u : {sgd(0.5), sign(0.01), polar(0.5)}) {
-    const Findings f = law_of_branch(heads, u, {.stretch = -0.1, .response = 0.5, .noise = 0.2}, 150);
-    EXPECT_LE(f.size, drawn_bias);
-    EXPECT_LE(f.decrease, drawn_bias);
+    const Findings f = law_of_branch(heads, u, {.stretch = -0.1, .response = 0.5, .noise = 0.2}, 60);
+    EXPECT_LE(f.size, drawn_bias) << name_of(u);
+    EXPECT_LE(f.decrease, drawn_bias) << name_of(u);
   }
 }
 
 // A frozen matrix moves its output by what came in; polar's direct change is n_in K / n_out at any gradient of full rank.
 TEST(Move, Limits) {
   const Kernel K = cosines(1, 0.5, 0.3), G = cosines(1, 0.4, 0.1);
-  const Direct d = direct(polar(1), {.K = Square::of(K), .G = Square::of(G), .n_in = 128, .n_out = 512, .noise = 1.0 / 128});
+  const Direct d = direct(polar(1), {.K = Square::of(K), .G = Square::of(G), .whole = {}, .n_in = 128, .n_out = 512, .noise = 1.0 / 128});
   const Square size = d.size(Square::of(G), 512);
   for (Index t = 0; t < tokens; ++t) EXPECT_NEAR(size(t, t), 128 * K(t, t) / 512, 1e-5 * size(t, t));
-  const Direct none = direct({}, {.K = Square::of(K), .G = Square::of(G), .n_in = 128, .n_out = 512});
+  const Direct none = direct({}, {.K = Square::of(K), .G = Square::of(G), .whole = {}, .n_in = 128, .n_out = 512});
   EXPECT_EQ(none.size(Square::of(G), 512).trace(), 0);
 }
 

@@ -75,9 +75,7 @@ std::vector<Tensor<double>> Chain::backward(const Values& v, const Tensor<double
     }
     const std::vector<Into<double>> none(theta.size());
     std::visit(
-        [&](const auto& op) {
-          op.backward(Up<double>{batch_, in, theta, v.y[i].view(), v.keep[i].view(), d[i].view(), into, none});
-        },
+        [&](const auto& op) { op.backward(Up<double>{batch_, in, theta, v.y[i].view(), v.keep[i].view(), d[i].view(), into, none}); },
         node.op);
   }
   return dx;

@@ -288,7 +288,9 @@ ChainMover move_heads(const Batch& batch, std::vector<ChainNode> nodes, std::spa
     for (std::size_t k = 0; k < inputs.size(); ++k) {
       const bool drawn = inputs[k].stem != nullptr;
       prepare(item.in[k], inputs[k].matrix, drawn ? &roots[static_cast<std::size_t>(i)][k] : nullptr,
-              polar[k][static_cast<std::size_t>(i / op.kv_heads)], {}, drawn || inputs[k].matrix == nullptr ? 0 : inputs[k].matrix->use.noise, place + (static_cast<std::uint64_t>(side[k] + 1) << 40U), i);
+              polar[k][static_cast<std::size_t>(i / op.kv_heads)], {},
+              drawn || inputs[k].matrix == nullptr ? 0 : inputs[k].matrix->use.noise,
+              place + (static_cast<std::uint64_t>(side[k] + 1) << 40U), i);
     }
   });
   ChainMover out;
