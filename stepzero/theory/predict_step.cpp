@@ -323,6 +323,11 @@ class StepWalk {
         node.inputs.push_back(inside >= 0 ? inside : -1 - place_in(part.from, static_cast<std::size_t>(w)));
       }
     }
+    std::vector<std::vector<Update>> updates;
+    for (std::size_t k = 0; k < part.nodes.size(); ++k) {
+      updates.push_back(updates_of(graph_.nodes[part.nodes[k]]));
+      for (const Law& law : theta_[part.nodes[k]]) nodes[k].theta.push_back(law.mean);
+    }
     std::vector<DrawnFrom> from;
     for (const std::size_t i : part.from) {
       DrawnFrom& f = from.emplace_back(DrawnFrom{&down_[i], &gradient(i), movers_[i].matrix.get(), nullptr, i});
@@ -334,7 +339,7 @@ class StepWalk {
     const std::size_t last = part.nodes.back();
     const ChainMover mover =
         part.kind == StepPart::Kind::heads
-            ? move_heads(batch_, std::move(nodes), from, {}, gradient(last), last, options_.effort)
+            ? move_heads(batch_, std::move(nodes), from, updates, gradient(last), last, options_.effort)
             : move_pointwise(batch_, std::move(nodes), from, gradient(last), channels_of(graph_.nodes[last].op), last, options_.effort);
     movers_[last].drawn = mover.drawn;
     for (std::size_t k = 0; k < part.from.size(); ++k) refine(part.from[k], mover.decreases[k], mover.directs[k]);
@@ -349,7 +354,10 @@ class StepWalk {
       std::vector<WireChange> y = mover.run(x, factors_[r]);
       for (std::size_t k = 0; k < part.nodes.size(); ++k) changes_[r][part.nodes[k]] = std::move(y[k]);
     }
-    for (const std::size_t i : part.nodes) tell(i, step);
+    for (std::size_t k = 0; k < part.nodes.size(); ++k) {
+      tell(part.nodes[k], mover.params[k]);
+      tell(part.nodes[k], step);
+    }
     if (part.kind == StepPart::Kind::heads) step.attention.at(attention_++).change.predicted = changes_[0][last].scores;
   }
 
