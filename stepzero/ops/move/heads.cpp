@@ -343,7 +343,7 @@ ChainMover move_heads(const Batch& batch, std::vector<ChainNode> nodes, std::spa
           whole += static_cast<double>(d.cols()) * covariance(d.view(), d.view());
         }
       }
-      polar[k][static_cast<std::size_t>(j)] = polar_response(m->weight, m->use.K, whole, m->use.n_in, m->use.n_out);
+      polar[k][static_cast<std::size_t>(j)] = polar_response(m->weight, m->use.K, whole, m->use.n_in, m->use.whole_out);
     }
   }
   parallel_for(count, [&](Index i) {
