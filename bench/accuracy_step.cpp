@@ -205,6 +205,10 @@ void print_all(const Subject& m, const StepSignal& predicted, const StepSignal& 
     fmt::print("  {:28} {:16} change {:.4g} ratio {:.3f} direct {:.3f} carried {:.3f}\n", q.name, q.kind, q.change.measured.value_or(NAN),
                ratio(p.change, q.change), ratio(p.direct, q.direct), ratio(p.carried, q.carried));
   }
+  for (std::size_t i = 0; i < measured.attention.size(); ++i) {
+    fmt::print("  {:28} scores change {:.4g} predicted {:.4g}\n", measured.attention[i].name,
+               measured.attention[i].change.measured.value_or(NAN), predicted.attention[i].change.predicted.value_or(NAN));
+  }
   for (std::size_t k = 0; k < m.graph.params.size(); ++k) {
     const auto &p = predicted.parameters[k], &q = measured.parameters[k];
     fmt::print("  {:40} norm {:.3f} direct {:.3f} decrease {:.3f} of {:.3g}\n", q.name, ratio(p.update_norm, q.update_norm),

@@ -27,7 +27,7 @@ struct State {
   Square inverse;
   Index group;
   std::vector<std::vector<double>> rates;  // of the chain's parameters
-  std::size_t value;  // which input the values are; inputs.size(): none
+  std::size_t value;                       // which input the values are; inputs.size(): none
 };
 
 const Attention& attention_of(const Chain& chain) { return std::get<Attention>(chain.nodes().back().op); }
@@ -193,16 +193,6 @@ std::vector<WireChange> run(const State& s, std::span<const WireChange* const> d
   return out;
 }
 
-// A root of F F', (T, T).
-Square square_root(const Tensor<float>& F) {
-  Tensor<double> wide(F.rows(), F.cols());
-  for (Index j = 0; j < F.size(); ++j) wide.data()[j] = static_cast<double>(F.data()[j]);
-  if (F.rows() == F.cols()) return Square::from(F.rows(), [&](Index t, Index s) { return wide(t, s); });
-  Square gram(F.rows());
-  gemm<double>(Trans::no, Trans::yes, 1.0, wide.view(), wide.view(), 0.0, gram.view());
-  return root_of(gram);
-}
-
 }  // namespace
 
 std::optional<AnyOp> for_heads(const AnyOp& any, Index heads) {
@@ -247,7 +237,9 @@ std::vector<std::vector<ParameterMove>> update_gains(State& s, std::span<const s
         for (Index c = 0; c < to.size(); ++c) {
           double g = 0;
           for (std::size_t i = first; i < first + together; ++i) g += s.items[i].gradients[n][k].data()[c];
-          const double x = u.rule == Update::Rule::sgd ? u.times * g : u.rule == Update::Rule::sign && g != 0 ? g / (std::abs(g) + u.eps) : 0;
+          const double x = u.rule == Update::Rule::sgd              ? u.times * g
+                           : u.rule == Update::Rule::sign && g != 0 ? g / (std::abs(g) + u.eps)
+                                                                    : 0;
           const double share = static_cast<double>(together) / static_cast<double>(count);
           move.norm2 += share * x * x;
           move.decrease += share * x * g;
@@ -262,7 +254,8 @@ std::vector<std::vector<ParameterMove>> update_gains(State& s, std::span<const s
 
 }  // namespace
 
-ChainMover move_heads(const Batch& batch, std::vector<ChainNode> nodes, std::span<const DrawnFrom> inputs, std::span<const std::vector<Update>> updates, const Kernel& G, std::uint64_t place, double effort) {
+ChainMover move_heads(const Batch& batch, std::vector<ChainNode> nodes, std::span<const DrawnFrom> inputs,
+                      std::span<const std::vector<Update>> updates, const Kernel& G, std::uint64_t place, double effort) {
   const Attention op = std::get<Attention>(nodes.back().op);
   const Index group = op.heads / op.kv_heads, tokens = G.tokens();
   // which input each side of the attention comes from
