@@ -348,7 +348,7 @@ class StepWalk {
       for (const DrawnFrom& f : from) noise = std::max(noise, f.stem != nullptr ? f.stem->f.noise : f.wire->f.noise);
       movers_[last].drawn_from = noise;
     }
-    for (std::size_t k = 0; k < part.from.size(); ++k) refine(part.from[k], mover.decreases[k], mover.directs[k]);
+    for (std::size_t k = 0; k < part.from.size(); ++k) refine(part.from[k], mover.decreases[k], mover.directs[k], step);
     for (std::size_t r = 0; r < factors_.size(); ++r) {
       std::vector<WireChange> inputs;
       std::vector<const WireChange*> x;
@@ -434,7 +434,7 @@ class StepWalk {
   }
 
   // What drawn channels say of a matrix in front of them.
-  void refine(std::size_t i, double decrease, double direct) {
+  void refine(std::size_t i, double decrease, double direct, StepSignal& step) {
     if (!movers_[i].matrix || !(decrease > 0)) return;
     Told& to = moves_[static_cast<std::size_t>(graph_.nodes[i].params[0].param)];
     const Update::Rule rule = movers_[i].matrix->weight.rule;
@@ -443,6 +443,11 @@ class StepWalk {
     const double known = rule == Update::Rule::sgd ? told / decrease : 1;
     if (rule != Update::Rule::polar)
       to.squares += (known * direct - movers_[i].params[0].direct) * static_cast<double>(channels_of(graph_.nodes[i].op));
+    if (rule != Update::Rule::polar) {
+      const double rate = movers_[i].matrix->weight.rate, rate_b = movers_[i].matrix->bias.rate;
+      const double of_bias = movers_[i].params.size() > 1 ? movers_[i].params[1].direct : 0;
+      step.wires[i].direct.predicted = std::sqrt(std::max(rate * rate * known * direct + rate_b * rate_b * of_bias, 0.0));
+    }
     if (rule == Update::Rule::sgd) return;
     for (auto& [node, old] : to.parts) {
       if (node != i) continue;
