@@ -118,6 +118,7 @@ int run(int argc, char** argv) {
   cli::declare_compare(app, exit_code);
   cli::declare_report(app, exit_code, words);
   cli::declare_train(app, exit_code, words);
+  cli::declare_transfer(app, exit_code, words);
   cli::declare_init(app, exit_code);
   cli::declare_audit(app, exit_code);
   cli::declare_diff(app, exit_code);

@@ -99,8 +99,9 @@ struct Kept {
   Scheme scheme;
 };
 
-// Schemes are pointed to from everywhere; those of files stay until the end.
-const Scheme* keep(SchemeFile file) {
+}  // namespace
+
+const Scheme* keep_scheme(SchemeFile file) {
   static std::mutex mutex;
   static std::deque<std::unique_ptr<Kept>> all;
   auto kept = std::make_unique<Kept>(Kept{std::move(file), {}});
@@ -116,8 +117,6 @@ const Scheme* keep(SchemeFile file) {
   all.push_back(std::move(kept));
   return &all.back()->scheme;
 }
-
-}  // namespace
 
 bool LawRow::fits(const Param& p) const {
   const bool named = tensor.empty() || tensor == p.name || ::fnmatch(tensor.c_str(), p.name.c_str(), 0) == 0;
@@ -166,7 +165,7 @@ Expected<const Scheme*> read_scheme(const std::string& path) {
     if (!row) return std::unexpected(row.error());
     file.laws.push_back(std::move(*row));
   }
-  return keep(std::move(file));
+  return keep_scheme(std::move(file));
 }
 
 Expected<void> check_fits(const SchemeFile& file, const Graph& graph) {

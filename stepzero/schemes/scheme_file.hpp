@@ -38,7 +38,8 @@ struct SchemeFile {
   [[nodiscard]] bool speaks_of_parts(const Param& param) const;
 };
 
-// Kept as long as the program runs.
+// Kept as long as the program runs: schemes are pointed to from everywhere.
+const Scheme* keep_scheme(SchemeFile file);
 Expected<const Scheme*> read_scheme(const std::string& path);
 // Each row must fit a tensor of the model.
 Expected<void> check_fits(const SchemeFile& file, const Graph& graph);

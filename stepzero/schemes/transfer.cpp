@@ -95,7 +95,8 @@ class Carrier {
  private:
   [[nodiscard]] Expected<void> check() const {
     const Architecture &b = *base_.architecture, &t = *target_.architecture;
-    if (scheme_.name == "mup" || scheme_.name == "completep" || (scheme_.name == "u-mup") != (options_.parametrization == Parametrization::u_mup)) {
+    if (scheme_.name == "mup" || scheme_.name == "completep" ||
+        (scheme_.name == "u-mup") != (options_.parametrization == Parametrization::u_mup)) {
       if (scheme_.name == "u-mup" || options_.parametrization == Parametrization::u_mup)
         return fail("u-mup is a scheme and a parametrization, one does not go without the other", "--scheme u-mup --parametrization u-mup");
       return fail(fmt::format("scheme {} carries numbers from a base model by itself", scheme_.name),
@@ -123,19 +124,22 @@ class Carrier {
     if (t.residual_scales.empty()) return change("residual_scale", b.residual_scale, b.residual_scale * m.branches);
     std::vector<double> each;
     for (const double x : t.residual_scales) each.push_back(x * m.branches);
-    if (m.branches != 1) out_.scales.push_back({"residual_scales", fmt::format("{}", fmt::join(b.residual_scales, ",")), fmt::format("{}", fmt::join(each, ","))});
+    if (m.branches != 1)
+      out_.scales.push_back(
+          {"residual_scales", fmt::format("{}", fmt::join(b.residual_scales, ",")), fmt::format("{}", fmt::join(each, ","))});
   }
 
   void carry(std::size_t i, std::size_t from, const Architecture& said, const Param& asked) {
     const Param &p = target_.graph->params[i], &b = base_.graph->params[from];
-    CarriedTensor c{.param = i, .base = from, .kind = kind_of_tensor(p), .ratios = {}, .blocks = {}, .before = base_.updates[from], .after = {}};
+    CarriedTensor c{
+        .param = i, .base = from, .kind = kind_of_tensor(p), .ratios = {}, .blocks = {}, .before = base_.updates[from], .after = {}};
     c.ratios = {.in = ratio(p.fan_in, b.fan_in),
                 .out = ratio(p.fan_out, b.fan_out),
                 .width = out_.width,
                 .depth = out_.depth,
                 .in_block = p.layer >= 0,
                 .update_size = target_.updates[i].size / base_.updates[from].size};
-    if (c.kind == TensorKind::input) c.ratios.in = 1;  // a table is read a row at a time
+    if (c.kind == TensorKind::input || c.kind == TensorKind::vector) c.ratios.in = 1;  // one row at a time
     const Factors f = factors_of(options_.parametrization, target_.updates[i].rule, c.kind, c.ratios);
     c.after = {target_.updates[i].rule, c.before.rate * f.rate, c.before.decay * f.decay, c.before.eps * f.eps, target_.updates[i].size};
     lay_out(c, p, asked, said, f.std);

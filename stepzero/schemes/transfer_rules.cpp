@@ -18,12 +18,12 @@ using P = Parametrization;
 using R = UpdateRule;
 
 constexpr auto parametrizations = std::to_array<std::pair<std::string_view, P>>({{"standard", P::standard},
-                                                                                {"aligned", P::aligned},
-                                                                                {"mup", P::mup},
-                                                                                {"depth-mup", P::depth_mup},
-                                                                                {"completep", P::completep},
-                                                                                {"spectral", P::spectral},
-                                                                                {"u-mup", P::u_mup}});
+                                                                                 {"aligned", P::aligned},
+                                                                                 {"mup", P::mup},
+                                                                                 {"depth-mup", P::depth_mup},
+                                                                                 {"completep", P::completep},
+                                                                                 {"spectral", P::spectral},
+                                                                                 {"u-mup", P::u_mup}});
 
 bool has_size_of_rate(R r) { return r == R::adam || r == R::lion || r == R::sophia; }
 bool has_eps(R r) { return r == R::adam || r == R::sophia || r == R::shampoo; }
@@ -95,7 +95,8 @@ double depth_exponent(P p) { return p == P::depth_mup ? 0.5 : p == P::completep 
 Expected<void> check_rule(P p, R rule) {
   const bool adam = has_size_of_rate(rule);
   if ((p == P::aligned || p == P::u_mup) && !adam)
-    return fail(fmt::format("{} has no rates for {}", to_string(p), to_string(rule)), "its paper knows AdamW; mup and spectral know the others");
+    return fail(fmt::format("{} has no rates for {}", to_string(p), to_string(rule)),
+                "its paper knows AdamW; mup and spectral know the others");
   return {};
 }
 
