@@ -146,7 +146,11 @@ Expected<void> look_at_effects(TransferSubject& s, const InputOptions& input, st
     const double alpha = depth_exponent(s.transfer.parametrization);
     for (const CarriedTensor& c : s.transfer.tensors) {
       const Param& p = s.target_graph.params[c.param];
-      const double wanted = alpha > 0 && p.layer >= 0 ? std::pow(s.transfer.depth, alpha - 1) : 1;
+      // a head's effect is that on the logits before they are divided; a table that is a head too has most of its effect there
+      const bool head = c.kind == TensorKind::output || (s.target.tied && p.role == Role::token_embedding);
+      const double wanted = head                        ? s.base.logit_scale / a.logit_scale
+                            : alpha > 0 && p.layer >= 0 ? std::pow(s.transfer.depth, alpha - 1)
+                                                        : 1;
       s.effects.push_back({p.name, s.base_graph.params[c.base].name, p.role, p.layer, (*base)[c.base], (*target)[c.param], wanted});
     }
     return {};

@@ -2,6 +2,7 @@
 // From a request to a transfer: two models, what an optimizer does to each tensor of both, and a look at the effects.
 #include <memory>
 
+#include "stepzero/optim/optimizer.hpp"
 #include "stepzero/report/transfer.hpp"
 #include "stepzero/stepzero.hpp"
 

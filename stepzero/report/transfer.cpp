@@ -20,14 +20,14 @@ namespace {
 using Ink = Look::Ink;
 using nlohmann::ordered_json;
 
-std::string short_number(double x) { return fmt::format("{:.4g}", x); }
+std::string four_digits(double x) { return fmt::format("{:.4g}", x); }
 
 std::string change(double before, double after, const Look& look) {
-  const std::string b = short_number(before), a = short_number(after);
+  const std::string b = four_digits(before), a = four_digits(after);
   return b == a ? a : fmt::format("{} {} {}", b, look.arrow(), a);
 }
 
-std::string law(const Distribution& d) { return d.kind == Distribution::Kind::constant ? short_number(d.mean) : short_number(d.std()); }
+std::string law(const Distribution& d) { return d.kind == Distribution::Kind::constant ? four_digits(d.mean) : four_digits(d.std()); }
 
 // Tensors whose row says the same stand together.
 struct Row {
@@ -94,7 +94,7 @@ std::string effects_text(const TransferSubject& s, const Look& look) {
     const auto& list = by_role[role];
     const auto [low, high] = std::ranges::minmax_element(list, {}, [](const TransferEffect* e) { return e->ratio(); });
     const TransferEffect& first = *list.front();
-    rows.push_back({{role, short_number(first.base), short_number(first.target), fmt::format("{:.3f}", (*low)->ratio()),
+    rows.push_back({{role, four_digits(first.base), four_digits(first.target), fmt::format("{:.3f}", (*low)->ratio()),
                      fmt::format("{:.3f}", (*high)->ratio())},
                     1});
   }

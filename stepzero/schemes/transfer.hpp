@@ -34,7 +34,7 @@ struct CarriedTensor {
   TensorKind kind = TensorKind::hidden;
   Ratios ratios;
   struct Block {
-    std::optional<Role> part;  // empty: all of the tensor
+    std::optional<Role> part = {};  // empty: all of the tensor
     Distribution base, law;
   };
   std::vector<Block> blocks;
