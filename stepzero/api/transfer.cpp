@@ -115,6 +115,20 @@ Expected<TransferSubject> run_transfer(const TransferRequest& request) {
                          .effects = {}};
 }
 
+Expected<CarriedModel> target_of(const TransferSubject& s) {
+  SchemeFile file{.path = s.scheme->name == "hf" ? "transfer" : fmt::format("transfer of {}", s.scheme->name),
+                  .summary = {},
+                  .set = s.transfer.set(),
+                  .otherwise = s.scheme};
+  for (const CarriedTensor& c : s.transfer.tensors) {
+    for (const CarriedTensor::Block& b : c.blocks)
+      file.laws.push_back({.tensor = s.target_graph.params[c.param].name, .part = b.part, .law = b.law});
+  }
+  CarriedModel out{s.target, keep_scheme(std::move(file)), rates_of(s.transfer, s.target_graph)};
+  if (auto done = adapt(out.architecture, *out.scheme); !done) return std::unexpected(done.error());
+  return out;
+}
+
 Expected<void> look_at_effects(TransferSubject& s, const InputOptions& input, std::uint64_t seed, int seeds, const Watch& watch) {
   if (std::ranges::any_of(others, [&](const auto& x) { return x.first == s.optimizer; }))
     return fail(fmt::format("--check takes a step, and {} is not among the optimizers that are run here", s.optimizer),
@@ -128,19 +142,13 @@ Expected<void> look_at_effects(TransferSubject& s, const InputOptions& input, st
     options.step.rates = before;
     const auto base = effects_of(s.base_graph, s.base, input, options);
     if (!base) return std::unexpected(base.error());
-    // the target as another run of stepzero would read it
-    SchemeFile file{.path = "transfer", .summary = {}, .set = s.transfer.set(), .otherwise = s.scheme};
-    for (const CarriedTensor& c : s.transfer.tensors) {
-      for (const CarriedTensor::Block& b : c.blocks)
-        file.laws.push_back({.tensor = s.target_graph.params[c.param].name, .part = b.part, .law = b.law});
-    }
-    const Scheme* scheme = keep_scheme(std::move(file));
-    Architecture a = s.target;
-    if (auto done = adapt(a, *scheme); !done) return std::unexpected(done.error());
+    const auto to = target_of(s);
+    if (!to) return std::unexpected(to.error());
+    const Architecture& a = to->architecture;
     const auto graph = graph_of(a, {});
     if (!graph) return std::unexpected(graph.error());
-    options.scheme = scheme;
-    options.step.rates = rates_of(s.transfer, s.target_graph);
+    options.scheme = to->scheme;
+    options.step.rates = to->rates;
     const auto target = effects_of(*graph, a, input, options);
     if (!target) return std::unexpected(target.error());
     const double alpha = depth_exponent(s.transfer.parametrization);

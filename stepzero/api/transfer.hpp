@@ -19,6 +19,14 @@ struct TransferRequest {
 
 Expected<TransferSubject> run_transfer(const TransferRequest& request);
 
+// The target as it is run: with its scales, drawn by its laws, updated by its rates.
+struct CarriedModel {
+  Architecture architecture;
+  const Scheme* scheme = nullptr;
+  RateTable rates;
+};
+Expected<CarriedModel> target_of(const TransferSubject& subject);
+
 // A step of the base and of the target, each as drawn under its own laws: subject.effects.
 Expected<void> look_at_effects(TransferSubject& subject, const InputOptions& input, std::uint64_t seed, int seeds, const Watch& watch);
 
