@@ -5,6 +5,7 @@
 #include <map>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "stepzero/api/guarded.hpp"
 #include "stepzero/api/setup.hpp"
@@ -22,8 +23,14 @@ namespace {
 Index scaled(Index size, Index to, Index from) { return std::max<Index>(1, (size * to + from / 2) / from); }
 
 Expected<std::vector<std::string>> at_width(const Architecture& a, Index width, const CoordRequest& r) {
-  if (!a.stages.empty())
-    return fail(fmt::format("{}: a convolutional network has no width to change", show(a.name)), "--set stages=... says its channels");
+  if (!a.stages.empty()) {  // the width is the channels of the first stage
+    std::vector<Index> stages = a.stages, dense = a.dense;
+    for (Index& n : stages) n = scaled(n, width, a.stages[0]);
+    for (Index& n : dense) n = scaled(n, width, a.stages[0]);
+    std::vector<std::string> set = {fmt::format("stages={}", fmt::join(stages, ","))};
+    if (!dense.empty()) set.push_back(fmt::format("dense={}", fmt::join(dense, ",")));
+    return set;
+  }
   std::vector<std::string> set = {fmt::format("width={}", width)};
   const auto size = [&](const char* field, Index now) {
     const bool known = !a.own || !own_size(*a.own, field).empty();
@@ -162,7 +169,9 @@ class Rows {
       if (w.name == middle) pool({.quantity = CoordQuantity::change, .what = "stream in the middle", .step = t}, value_of(w.change));
       if (w.name == end) pool({.quantity = CoordQuantity::change, .what = "stream at the end", .step = t}, value_of(w.change));
     }
-    pool({.quantity = CoordQuantity::change, .what = "logits", .step = t}, value_of(s.wires[s.logits].change));
+    // where the head does not begin at 0, its old weights read the changed stream, which falls as 1 / sqrt(width)
+    const double least = width_ && !(request_.zero_output && !at.architecture.tied) ? -0.5 : 0;
+    pool(range({.quantity = CoordQuantity::change, .what = "logits", .step = t}, least, 0), value_of(s.wires[s.logits].change));
     for (const StepSignal::Scores& a : s.attention) {
       CoordRow row{.quantity = CoordQuantity::change, .what = "scores", .step = t};
       pool(range(row, request_.grow_heads ? -0.5 : width_ ? 0 : -1, 0), value_of(a.change));
@@ -178,6 +187,7 @@ class Rows {
     if (head) x *= at.architecture.logit_scale;
     const bool table = kind_of_tensor(p) == TensorKind::input;
     if (width_ && carried_ && parametrization_ == Parametrization::u_mup && table) return pool(range(row, -0.5, -0.5), x);
+    if (at.architecture.tied && head) return pool(range(row, -0.25, 0), x);  // two uses at once
     if (width_ || p.layer < 0) return pool(row, x);
     // over the depth: as the parametrization has it; where it has nothing, it may fall
     pool(alpha_ > 0 ? range(row, alpha_ - 1, alpha_ - 1) : range(row, -1, 0), x);

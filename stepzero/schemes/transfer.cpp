@@ -66,9 +66,9 @@ class Carrier {
       : base_(base), target_(target), scheme_(scheme), options_(options) {
     out_.parametrization = options.parametrization;
     const Architecture &b = *base.architecture, &t = *target.architecture;
-    out_.width = ratio(t.width, b.width);
+    out_.width = t.stages.empty() || b.stages.empty() ? ratio(t.width, b.width) : ratio(t.stages[0], b.stages[0]);
     out_.depth = ratio(t.layers + t.decoder_layers, b.layers + b.decoder_layers);
-    out_.head_dim = ratio(t.head_dim, b.head_dim);
+    out_.head_dim = b.head_dim > 0 ? ratio(t.head_dim, b.head_dim) : 1;
   }
 
   Expected<Transfer> run() {

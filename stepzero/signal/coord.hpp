@@ -22,7 +22,7 @@ struct CoordRow {
   int step = 0;                            // 0: before the first update
   std::optional<Role> role;                // of tensors
   bool conv = false;                       // the tensor is a kernel of a convolution
-  std::vector<std::vector<double>> draws;  // of each point of the axis: a number a draw
+  std::vector<std::vector<double>> draws = {};  // of each point of the axis: a number a draw
 
   // What is demanded of the slope: `expected`, or anything from `low` to `high`.
   double expected = 0, low = 0, high = 0;
