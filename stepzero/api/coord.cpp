@@ -106,6 +106,7 @@ class Rows {
   // One draw of one point.
   void add(std::size_t point, const CoordPoint& at, const OptimizerOptions& options, const Signal& s) {
     starts(at, s);
+    tables(at, s);
     settings(at, options, s);
     for (std::size_t t = 0; t < s.steps.size(); ++t) step(at, s.steps[t], static_cast<int>(t) + 1);
     for (auto& [key, pool] : pools_) rows_[key].draws[point].push_back(pool.root());
@@ -138,7 +139,18 @@ class Rows {
     pool(range(row, -0.5, width_ ? 0 : 0.5), std::sqrt(value_of(logits.forward.second_moment)));
     for (const AttentionSignal& a : s.attention) {
       CoordRow scores{.quantity = CoordQuantity::start, .what = "scores", .zero = request_.zero_query};
-      pool(range(scores, request_.grow_heads ? -0.5 : 0, 0), std::sqrt(value_of(a.score_variance)));
+      // of heads that grow, random queries and keys give scores that fall as the root where they are divided by head_dim
+      const double grown = request_.grow_heads ? -0.5 : 0;
+      pool(range(scores, grown, grown), std::sqrt(value_of(a.score_variance)));
+    }
+  }
+
+  // The rows of a table are as large at every width.
+  void tables(const CoordPoint& at, const Signal& s) {
+    for (std::size_t i = 0; i < at.graph.params.size(); ++i) {
+      const Param& p = at.graph.params[i];
+      if (kind_of_tensor(p) == TensorKind::input)
+        pool({.quantity = CoordQuantity::start, .what = "rows of " + kind_name(p), .role = p.role}, value_of(s.parameters[i].std));
     }
   }
 
@@ -170,8 +182,10 @@ class Rows {
       if (w.name == end) pool({.quantity = CoordQuantity::change, .what = "stream at the end", .step = t}, value_of(w.change));
     }
     // where the head does not begin at 0, its old weights read the changed stream, which falls as 1 / sqrt(width)
+    const bool aligned = carried_ && parametrization_ == Parametrization::aligned;  // its head has no multiplier: they rise so
+    const double most = width_ && aligned ? 0.5 : 0;
     const double least = width_ && !(request_.zero_output && !at.architecture.tied) ? -0.5 : 0;
-    pool(range({.quantity = CoordQuantity::change, .what = "logits", .step = t}, least, 0), value_of(s.wires[s.logits].change));
+    pool(range({.quantity = CoordQuantity::change, .what = "logits", .step = t}, least, most), value_of(s.wires[s.logits].change));
     for (const StepSignal::Scores& a : s.attention) {
       CoordRow row{.quantity = CoordQuantity::change, .what = "scores", .step = t};
       pool(range(row, request_.grow_heads ? -0.5 : width_ ? 0 : -1, 0), value_of(a.change));
@@ -187,6 +201,9 @@ class Rows {
     if (head) x *= at.architecture.logit_scale;
     const bool table = kind_of_tensor(p) == TensorKind::input;
     if (width_ && carried_ && parametrization_ == Parametrization::u_mup && table) return pool(range(row, -0.5, -0.5), x);
+    // a key that more and more queries share gets a sum of gradients that do not add up at the start
+    const bool shared = width_ && request_.keep_keys && p.role == Role::key;
+    if (shared && request_.options.name == "sgd") return pool(range(row, -0.5, 0), x);
     if (at.architecture.tied && head) return pool(range(row, -0.25, 0), x);  // two uses at once
     if (width_ || p.layer < 0) return pool(row, x);
     // over the depth: as the parametrization has it; where it has nothing, it may fall

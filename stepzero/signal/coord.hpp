@@ -18,10 +18,10 @@ const char* to_string(CoordQuantity q);
 
 struct CoordRow {
   CoordQuantity quantity = CoordQuantity::change;
-  std::string what;                        // "logits", "stream.2", "scores", "transformer.h.*.mlp.c_fc.weight"
-  int step = 0;                            // 0: before the first update
-  std::optional<Role> role;                // of tensors
-  bool conv = false;                       // the tensor is a kernel of a convolution
+  std::string what;                             // "logits", "stream.2", "scores", "transformer.h.*.mlp.c_fc.weight"
+  int step = 0;                                 // 0: before the first update
+  std::optional<Role> role = {};                // of tensors
+  bool conv = false;                            // the tensor is a kernel of a convolution
   std::vector<std::vector<double>> draws = {};  // of each point of the axis: a number a draw
 
   // What is demanded of the slope: `expected`, or anything from `low` to `high`.

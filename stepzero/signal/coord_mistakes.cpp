@@ -78,7 +78,7 @@ std::vector<CoordMistake> name_mistakes(const Coord& c) {
   const Off decay = p.off(Q::setting, [](const CoordRow& r) { return r.what.starts_with("decay of "); });
   const Off eps = p.off(Q::setting, [](const CoordRow& r) { return r.what.starts_with("eps of "); });
   const Off logits = p.named(Q::start, "logits"), scores = p.named(Q::start, "scores"), scores_change = p.named(Q::change, "scores");
-  const Off embeddings = p.named(Q::start, "stream.0"), inside = p.named(Q::start, "blocks");
+  const Off embeddings = p.tensors(Q::start, is_table), inside = p.named(Q::start, "blocks");
 
   if (logits.nonzero_where_zero)
     found("zero-output-forgotten", "the logits are not 0 before the first update", "set the head to 0: it is what the check was asked for");
@@ -89,20 +89,23 @@ std::vector<CoordMistake> name_mistakes(const Coord& c) {
     found("convolution-by-wrong-fan", slope_of("effects of convolutions' updates", conv) + ", those of matrices hold",
           "a kernel (out, in, height, width) is a matrix of out x (in height width): its fans are out and in height width");
   if (embeddings.failing > 0 && c.facts.tied)
-    found("tied-head-rescaled", slope_of("sizes of the embeddings", embeddings),
+    found("tied-head-rescaled", slope_of("sizes of the tables' rows", embeddings),
           "a head tied to the embeddings is drawn and updated as the table it is; only its logits are divided");
   else if (embeddings.falls() || (tables.falls() && hidden.fine() == false && !eps.failing) || (tables.falls() && head.rises()))
-    found("fans-swapped",
-          slope_of(embeddings.falls() ? "sizes of the embeddings" : "effects of tables' updates", embeddings.falls() ? embeddings : tables),
-          "a table (rows, width) is looked up a row at a time: its fan-in does not grow, its fan-out does; matrices of nn.Linear are (out, "
-          "in)");
+    found(
+        "fans-swapped",
+        slope_of(embeddings.falls() ? "sizes of the tables' rows" : "effects of tables' updates", embeddings.falls() ? embeddings : tables),
+        "a table (rows, width) is looked up a row at a time: its fan-in does not grow, its fan-out does; matrices of nn.Linear are (out, "
+        "in)");
   if (eps.failing > 0)
     found("eps-not-scaled", slope_of("Adam's eps, over the gradients that it stands beside,", eps),
           "gradients fall as 1/width, and in branches as 1/layers^alpha: eps has to fall with them, or be 0");
   if (decay.failing > 0)
     found("decay-coupled", slope_of("rate times decay", decay),
           "where an update takes rate * decay of a weight, the decay of a hidden matrix grows as its rate falls");
-  if (inside.falls() && hidden.fine() && embeddings.failing == 0)
+  if (inside.rises())
+    found("std-not-scaled", slope_of("sizes inside the blocks", inside), "the std of a hidden matrix falls as 1 / sqrt(fan_in)");
+  if (inside.falls())
     found("std-by-width-not-root", slope_of("sizes inside the blocks", inside),
           "a hidden matrix has variance 1/width: its std is divided by sqrt(m), not by m");
   if ((scores.rises() || scores_change.rises()) && c.facts.head_dim && queries.fine())
@@ -124,7 +127,7 @@ std::vector<CoordMistake> name_mistakes(const Coord& c) {
   else if (hidden.rises() && muon)
     found("muon-not-scaled", slope_of("effects of Muon's updates", hidden),
           "a scale such as sqrt(max(in, out)) grows with the width: the rate has to fall with its root");
-  else if (hidden.falls() && adam && eps.failing == 0 && tables.fine())
+  else if (hidden.falls() && adam && eps.failing == 0 && tables.fine() && !inside.falls())
     found("hidden-rate-scaled-twice", slope_of("effects of hidden matrices' updates", hidden),
           "the rate of a hidden matrix falls as 1/fan_in, once");
   return out;

@@ -193,13 +193,13 @@ TEST_F(Coordinates, GroupedKeysAsQueries) {
 // timm issue 2791: the fan of a kernel's last two sides
 TEST_F(Coordinates, ConvolutionByTheWrongFan) {
   CoordRequest r;
-  r.model = {.model = "resnet-8", .set = {"image=8", "vocab=10"}, .scheme = "he"};
-  r.widths = {8, 16, 32};
+  r.model = {.model = "lenet", .set = {"image=16"}, .scheme = "he"};
+  r.widths = {16, 32, 64};
   r.parametrization = "aligned";
   r.input.sequences = 4;
   r.seeds = 2;
   expect_found("convolution-by-wrong-fan", r, [](CoordPoint& p, double m) {
-    change_rates(p, [&](const Param& x, RateRow& row) { *row.rate *= x.conv && x.layer >= 0 ? m : 1; });
+    change_rates(p, [&](const Param& x, RateRow& row) { *row.rate *= x.conv && x.fan_in > 100 ? m : 1; });
   });
 }
 
