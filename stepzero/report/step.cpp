@@ -34,7 +34,7 @@ struct Columns {
   }
   [[nodiscard]] std::string head(const std::string& what) const {
     std::string out;
-    if (predicted) out += left(measured ? what + " pred" : what, 11);
+    if (predicted) out += left(what, 11);
     if (measured) out += left(predicted ? "measured" : what, 11);
     return out;
   }
@@ -65,7 +65,7 @@ std::string stream_rows(const StepSubject& s, const Look& look, bool full) {
 struct Group {
   Role role = Role::gain;
   double predicted = 0, measured = 0;
-  Value relative, effect;  // the largest
+  Value relative = {}, effect = {};  // the largest
 };
 
 void take_larger(std::optional<double>& to, const std::optional<double>& x) {
@@ -119,13 +119,17 @@ std::string rates_line(const char* which, const GoodRates& good) {
 GoodRates rates_of_curve(const StepSignal& step, bool measured) {
   StepSignal one;
   one.rates = step.rates;
-  const auto chosen = [&](const Value& v) { return Value{.measured = measured ? v.measured : v.predicted}; };
+  const auto chosen = [&](const Value& v) {
+    Value one;
+    one.measured = measured ? v.measured : v.predicted;
+    return one;
+  };
   one.before = chosen(step.before);
   for (StepSignal::Rate& r : one.rates) r.loss = chosen(r.loss);
   return good_rates(one);
 }
 
-ordered_json value(const Value& v) {
+ordered_json step_value(const Value& v) {
   ordered_json out = ordered_json::object();
   const auto put = [&](const char* key, const std::optional<double>& x) {
     if (x) out[key] = std::isfinite(*x) ? ordered_json(*x) : ordered_json(nullptr);
@@ -205,13 +209,14 @@ std::string step_json(const StepSubject& s) {
       {"attention", ordered_json::array()}};
   for (const StepSignal::Wire& w : step.wires) {
     if (place_of(w.name).is_stream())
-      out["streams"].push_back({{"name", w.name}, {"change", value(w.change)}, {"relative", value(w.relative)}});
+      out["streams"].push_back({{"name", w.name}, {"change", step_value(w.change)}, {"relative", step_value(w.relative)}});
   }
-  for (const StepSignal::Scores& x : step.attention) out["attention"].push_back({{"name", x.name}, {"score_change", value(x.change)}});
+  for (const StepSignal::Scores& x : step.attention) out["attention"].push_back({{"name", x.name}, {"score_change", step_value(x.change)}});
   const StepSignal::Wire& logits = step.wires[step.logits];
-  out["logits"] = {{"change", value(logits.change)}, {"relative", value(logits.relative)}};
-  out["loss"] = {{"before", value(step.before)}, {"after", value(step.after)}, {"first_order", value(step.first_order)}};
-  Value whole{.predicted = 0, .measured = 0};
+  out["logits"] = {{"change", step_value(logits.change)}, {"relative", step_value(logits.relative)}};
+  out["loss"] = {{"before", step_value(step.before)}, {"after", step_value(step.after)}, {"first_order", step_value(step.first_order)}};
+  Value whole;
+  whole.predicted = whole.measured = 0;
   for (const StepSignal::Parameter& p : step.parameters) {
     *whole.predicted += p.decrease.predicted.value_or(0);
     *whole.measured += p.decrease.measured.value_or(0);
@@ -220,15 +225,15 @@ std::string step_json(const StepSubject& s) {
   for (std::size_t i = 0; i < step.parameters.size(); ++i) {
     const StepSignal::Parameter& p = step.parameters[i];
     ordered_json row = {{"name", p.name},
-                        {"update_norm", value(p.update_norm)},
-                        {"relative", value(p.relative)},
-                        {"direct_change", value(p.direct_change)},
-                        {"decrease", value(over(p.decrease, whole))}};
+                        {"update_norm", step_value(p.update_norm)},
+                        {"relative", step_value(p.relative)},
+                        {"direct_change", step_value(p.direct_change)},
+                        {"decrease", step_value(over(p.decrease, whole))}};
     if (i < s.below_eps.size() && s.below_eps[i]) row["below_eps"] = *s.below_eps[i];
     out["parameters"].push_back(std::move(row));
   }
   out["rates"] = ordered_json::array();
-  for (const StepSignal::Rate& r : step.rates) out["rates"].push_back({{"rate", r.rate}, {"loss", value(r.loss)}});
+  for (const StepSignal::Rate& r : step.rates) out["rates"].push_back({{"rate", r.rate}, {"loss", step_value(r.loss)}});
   if (!step.rates.empty()) out["good_rates"] = json_rates(s, step.before.predicted ? predicted_rates(step) : measured_rates(step));
   if (!step.rates.empty() && step.before.predicted && step.before.measured)
     out["good_rates_measured"] = json_rates(s, measured_rates(step));
