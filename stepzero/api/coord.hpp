@@ -28,6 +28,7 @@ struct CoordRequest {
   OptimizerOptions options = {};
   bool zero_output = false, zero_query = false;
   InputOptions input = {};
+  bool predicted = false;  // by theory: one step, and no draws
   int steps = 2;
   std::uint64_t seed = 0;
   int seeds = 4;

@@ -31,9 +31,10 @@ std::string coord_headline(const CoordSubject& s) {
 }
 
 std::string coord_setting(const CoordSubject& s) {
-  return fmt::format("{} {} to {}, parametrization {}, scheme {}, {} at {}, {} step{}, {} draw{} of {} x {} tokens", axis_name(s.coord),
-                     s.coord.values.front(), s.coord.values.back(), s.parametrization, s.scheme, s.optimizer.name, *s.optimizer.rate,
-                     s.steps, s.steps == 1 ? "" : "s", s.seeds, s.seeds == 1 ? "" : "s", s.sequences, s.length);
+  return fmt::format(
+      "{} {} to {}, parametrization {}, scheme {}, {} at {}, {} step{}, {} {} x {} tokens", axis_name(s.coord), s.coord.values.front(),
+      s.coord.values.back(), s.parametrization, s.scheme, s.optimizer.name, *s.optimizer.rate, s.steps, s.steps == 1 ? "" : "s",
+      s.predicted ? std::string("predicted on") : fmt::format("{} draw{} of", s.seeds, s.seeds == 1 ? "" : "s"), s.sequences, s.length);
 }
 
 std::string demanded(const CoordRow& r) {
@@ -44,7 +45,7 @@ std::string demanded(const CoordRow& r) {
 
 std::string measured_slope(const CoordRow& r, const Look& look) {
   if (r.zero) return r.pass ? "all 0" : "not 0";
-  return fmt::format("{:+.3f} {}{:.3f}", r.slope, look.plus_minus(), r.error);
+  return r.error > 0 ? fmt::format("{:+.3f} {}{:.3f}", r.slope, look.plus_minus(), r.error) : fmt::format("{:+.3f}", r.slope);
 }
 
 std::string quantity_words(CoordQuantity q) {
@@ -72,23 +73,26 @@ constexpr const char* coord_caveat =
 
 std::string coord_text(const CoordSubject& s, const Look& look, bool full) {
   const Coord& c = s.coord;
-  std::string out = look.paint(Ink::bold, look.name(s.base.name)) + "  " + wrap(coord_setting(s), look.width, 2) + "\n";
+  std::string out = wrap(look.name(s.base.name) + ": " + coord_setting(s), look.width, 0) + "\n";
   out += look.paint(c.pass() ? Ink::good : Ink::bad, c.pass() ? "pass" : "fail") + "  " + coord_headline(s) + "\n";
   for (const CoordMistake& m : c.mistakes)
     out += fmt::format("\n  {}  {}\n", look.paint(Ink::bad, m.id), m.evidence) + wrap(m.remedy, look.width, 4);
+  constexpr std::size_t least = 24, numbers = 62;
   std::size_t name = 0;
   for (const CoordRow& r : c.rows) name = std::max(name, columns(look.name(r.what)));
+  name = std::min(name, std::max(least, look.width - std::min(look.width, numbers)));
+  const auto shown = [&](const CoordRow& r) { return !r.pass || full || (r.step <= 1 && r.quantity != CoordQuantity::setting); };
   for (const CoordQuantity q : quantities) {
-    const bool any = std::ranges::any_of(c.rows, [&](const CoordRow& r) { return r.quantity == q; });
+    const bool any = std::ranges::any_of(c.rows, [&](const CoordRow& r) { return r.quantity == q && shown(r); });
     if (!any) continue;
     out += "\n" + look.paint(Ink::dim, quantity_words(q)) + "\n";
-    out += look.paint(
-        Ink::dim, fmt::format("  {} {:>4} {:>10} {:>10}  {:<17} {:<12}\n", left("", name), "step", fmt::format("at {}", c.values.front()),
-                              fmt::format("at {}", c.values.back()), "slope", "demanded"));
+    out += look.paint(Ink::dim,
+                      fmt::format("  {} {:>4} {:>9} {:>9}  {:<15} {:<10}\n", left("", name), "step", fmt::format("at {}", c.values.front()),
+                                  fmt::format("at {}", c.values.back()), "slope", "demanded"));
     for (const CoordRow& r : c.rows) {
-      if (r.quantity != q || (!full && r.pass && r.step > 1)) continue;
-      out += fmt::format("  {} {:>4} {:>10.3g} {:>10.3g}  {} {} {}\n", left(look.name(r.what), name), r.step, r.values.front(),
-                         r.values.back(), left(measured_slope(r, look), 17), left(demanded(r), 12),
+      if (r.quantity != q || !shown(r)) continue;
+      out += fmt::format("  {} {:>4} {:>9.3g} {:>9.3g}  {} {} {}\n", left(fit(look, look.name(r.what), name), name), r.step,
+                         r.values.front(), r.values.back(), left(measured_slope(r, look), 15), left(demanded(r), 10),
                          look.paint(r.pass ? Ink::good : Ink::bad, r.pass ? "pass" : "fail"));
     }
   }
@@ -108,14 +112,14 @@ std::string coord_json(const CoordSubject& s) {
                       {"rate", *s.optimizer.rate},
                       {"input", {{"batch", s.sequences}, {"seq_len", s.length}}},
                       {"steps", s.steps},
-                      {"seeds", s.seeds},
+                      {"seeds", s.predicted ? 0 : s.seeds},
                       {"verdict", c.pass() ? "pass" : "fail"},
                       {"mistakes", ordered_json::array()},
                       {"rows", ordered_json::array()}};
   for (const CoordMistake& m : c.mistakes) out["mistakes"].push_back({{"id", m.id}, {"evidence", m.evidence}, {"remedy", m.remedy}});
   for (const CoordRow& r : c.rows) {
     ordered_json values = ordered_json::array();
-    for (const double v : r.values) values.push_back({{"measured", finite(v)}});
+    for (const double v : r.values) values.push_back({{s.predicted ? "predicted" : "measured", finite(v)}});
     ordered_json row = {{"what", r.what}, {"quantity", to_string(r.quantity)}, {"step", r.step}, {"values", std::move(values)}};
     if (r.role) row["role"] = to_string(*r.role);
     row["slope"] = r.zero ? ordered_json(nullptr) : finite(r.slope);

@@ -15,6 +15,7 @@ struct CoordSubject {
   OptimizerOptions optimizer;  // settled
   Index sequences = 1, length = 128;
   int steps = 1, seeds = 1;
+  bool predicted = false;  // by theory rather than measured
   Coord coord;
 };
 
