@@ -13,6 +13,7 @@
 #include "stepzero/models/own_file.hpp"
 #include "stepzero/pass/measure.hpp"
 #include "stepzero/signal/coord.hpp"
+#include "stepzero/theory/predict_step.hpp"
 
 namespace stepzero {
 
@@ -93,7 +94,7 @@ struct Pool {
   [[nodiscard]] double root() const { return std::sqrt(squares / count); }
 };
 
-double value_of(const Value& v) { return v.measured.value_or(std::nan("")); }
+double value_of(const Value& v) { return v.measured.value_or(v.predicted.value_or(std::nan(""))); }
 
 class Rows {
  public:
@@ -245,12 +246,27 @@ class Rows {
   std::vector<std::size_t> order_;
 };
 
+Expected<Signal> measured_step(const Setup& setup, const OptimizerOptions& options, const CoordPoint& p, const CoordRequest& r, int draw) {
+  return measure(setup.graph, setup.architecture, setup.batch,
+                 {.scheme = p.scheme,
+                  .step = {.steps = r.steps, .optimizer = options, .rates = p.rates, .search = false},
+                  .seed = r.seed + static_cast<std::uint64_t>(draw)});
+}
+
+Expected<Signal> predicted_step(const Setup& setup, const OptimizerOptions& options, const CoordPoint& p) {
+  auto step = predict_step(setup.graph, setup.architecture, setup.batch, Assignment(setup.graph, setup.architecture, *p.scheme),
+                           std::string(p.scheme->name), {.optimizer = options, .rates = p.rates});
+  if (!step) return std::unexpected(step.error());
+  return std::move(step->signal);
+}
+
 Expected<void> check(const CoordRequest& r) {
   const auto& axis = r.widths.empty() ? r.depths : r.widths;
   if (r.widths.empty() == r.depths.empty())
     return fail("a coordinate check goes along widths or along depths", "--widths 128,256,512 or --depths 2,4,8");
   if (axis.size() < 2 || !std::ranges::is_sorted(axis) || axis.front() == axis.back())
     return fail("a slope needs two points or more, in rising order", "for example --widths 128,256,512");
+  if (r.predicted && r.steps > 1) return fail("theory knows the first step alone", "--steps 1");
   if (r.steps < 1 || r.seeds < 1) return fail("a check takes a step and a draw at least");
   if (r.parametrization == "none" && (r.zero_output || r.zero_query))
     return fail("--zero-output and --zero-query are carried by a parametrization");
@@ -318,11 +334,8 @@ Expected<Coord> check_coordinates(const CoordRequest& r, const std::vector<Coord
       coord.values.push_back(p.value);
       const auto setup = prepare(p.architecture, *p.scheme, r.input);
       if (!setup) return std::unexpected(setup.error());
-      for (int draw = 0; draw < r.seeds; ++draw) {
-        const auto signal = measure(setup->graph, setup->architecture, setup->batch,
-                                    {.scheme = p.scheme,
-                                     .step = {.steps = r.steps, .optimizer = *options, .rates = p.rates, .search = false},
-                                     .seed = r.seed + static_cast<std::uint64_t>(draw)});
+      for (int draw = 0; draw < (r.predicted ? 1 : r.seeds); ++draw) {
+        const auto signal = r.predicted ? predicted_step(*setup, *options, p) : measured_step(*setup, *options, p, r, draw);
         if (!signal) return std::unexpected(signal.error());
         rows.add(k, p, *options, *signal);
         done += static_cast<double>(p.graph.parameter_count());
@@ -350,6 +363,7 @@ Expected<CoordSubject> run_coord(const CoordRequest& r, const Watch& watch) {
                       .length = r.input.length > 0 ? r.input.length : 128,
                       .steps = r.steps,
                       .seeds = r.seeds,
+                      .predicted = r.predicted,
                       .coord = std::move(*coord)};
 }
 

@@ -42,6 +42,7 @@ int run(const CoordFlags& flags) {
   if (!options) return complain(options.error());
   r.options = *options;
   r.input = flags.input();
+  if (r.predicted) r.steps = 1;
   r.seed = flags.seed;
   r.seeds = flags.seeds;
   Progress bar("checking", flags.quiet);
@@ -90,10 +91,11 @@ void declare_coord(CLI::App& app, int& exit_code, const std::vector<std::string>
   verb->add_flag("--keep-keys", r.keep_keys, "the number of key heads stays");
   verb->add_flag("--zero-output", r.zero_output, "the head begins at 0");
   verb->add_flag("--zero-query", r.zero_query, "queries begin at 0");
-  verb->add_option("--steps", r.steps, "updates, all on one batch")->check(CLI::Range(1, 10000))->capture_default_str();
+  auto* steps = verb->add_option("--steps", r.steps, "updates, all on one batch")->check(CLI::Range(1, 10000))->capture_default_str();
   verb->add_option("--seeds", flags->seeds, "draws: each has a slope of its own, which the errors come from")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
+  verb->add_flag("--predicted", r.predicted, "by theory: the first step alone, in seconds, no draws")->excludes(steps);
   flags->optimizer.declare(*verb);
   verb->remove_option(verb->get_option("--rates"));
   verb->add_option("--html", flags->html, "also write a page");

@@ -245,6 +245,23 @@ TEST_F(Coordinates, StandardParametrizationFails) {
   EXPECT_FALSE(c.pass());
 }
 
+// Theory's slopes are those of draws.
+TEST_F(Coordinates, PredictedSlopesAreThoseMeasured) {
+  CoordRequest r = tied();
+  r.widths = {32, 64, 128, 256};
+  r.steps = 1;
+  r.seeds = 4;
+  const Coord measured = run(r);
+  r.predicted = true;
+  const Coord predicted = run(r);
+  ASSERT_EQ(predicted.rows.size(), measured.rows.size());
+  for (std::size_t i = 0; i < measured.rows.size(); ++i) {
+    const CoordRow &a = predicted.rows[i], &b = measured.rows[i];
+    ASSERT_EQ(a.what, b.what);
+    EXPECT_NEAR(a.slope, b.slope, 0.05 + 4 * b.error) << to_string(b.quantity) << " " << b.what;
+  }
+}
+
 // A slope over what was drawn to have one.
 TEST_F(Coordinates, SlopesAndErrors) {
   Coord c{.facts = {}, .values = {1, 2, 4, 8}, .rows = {}, .mistakes = {}};
