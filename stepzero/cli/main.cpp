@@ -119,7 +119,7 @@ int run(int argc, char** argv) {
   cli::declare_compare(app, exit_code);
   cli::declare_report(app, exit_code, words);
   cli::declare_train(app, exit_code, words);
-  cli::declare_step(app, exit_code);
+  cli::declare_step(app, exit_code, words);
   cli::declare_coord(app, exit_code, words);
   cli::declare_transfer(app, exit_code, words);
   cli::declare_init(app, exit_code);

@@ -3,6 +3,7 @@
 #include "stepzero/api/step.hpp"
 #include "stepzero/cli/optimizer_flags.hpp"
 #include "stepzero/cli/present.hpp"
+#include "stepzero/cli/remedies.hpp"
 
 namespace stepzero::cli {
 
@@ -11,6 +12,7 @@ namespace {
 struct StepFlags : CommonFlags {
   OptimizerFlags optimizer;
   bool measure = false, measured = false, full = false;
+  std::string html, command;
 };
 
 int run(const StepFlags& flags) {
@@ -28,15 +30,21 @@ int run(const StepFlags& flags) {
                 .seeds = flags.seeds},
                {.progress = [&](double share, const std::string& what) { bar.show(share, what); }, .threads = flags.threads});
   if (!done) return complain(done.error());
+  if (!flags.html.empty()) {
+    if (const auto written = write_file(flags.html, step_html(*done, flags.command, version())); !written) return complain(written.error());
+    if (flags.html == "-") return Exit::fine;
+  }
   return print(flags.json ? step_json(*done) : step_text(*done, look_of_output(), flags.full));
 }
 
 }  // namespace
 
-void declare_step(CLI::App& app, int& exit_code) {
+void declare_step(CLI::App& app, int& exit_code, const std::vector<std::string>& words) {
   auto* verb = app.add_subcommand("step", "what the first update does to every stream, score, logit and the loss: by theory, or measured");
   auto flags = std::make_shared<StepFlags>();
   flags->seeds = 4;
+  flags->command = "stepzero";
+  for (const std::string& word : words) flags->command += " " + shell_word(word);
   flags->declare_model(*verb);
   auto* measure = verb->add_flag("--measure", flags->measure, "also take the step with real weights, side by side");
   verb->add_flag("--measured", flags->measured, "take it with real weights alone: any model that measure runs")->excludes(measure);
@@ -45,6 +53,7 @@ void declare_step(CLI::App& app, int& exit_code) {
       ->transform(whole_number)
       ->capture_default_str();
   flags->optimizer.declare(*verb);
+  verb->add_option("--html", flags->html, "also write a page");
   verb->add_flag("--full", flags->full, "every layer and tensor");
   verb->footer(
       "Examples:\n  stepzero step gpt2 --optimizer adamw --rate 6e-4\n"

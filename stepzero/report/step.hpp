@@ -25,5 +25,7 @@ GoodRates predicted_rates(const StepSignal& step);
 
 std::string step_text(const StepSubject& subject, const Look& look, bool full);
 std::string step_json(const StepSubject& subject);
+// One page without scripts.
+std::string step_html(const StepSubject& subject, const std::string& command, const std::string& version);
 
 }  // namespace stepzero
