@@ -120,9 +120,9 @@ GoodRates rates_of_curve(const StepSignal& step, bool measured) {
   StepSignal one;
   one.rates = step.rates;
   const auto chosen = [&](const Value& v) {
-    Value one;
-    one.measured = measured ? v.measured : v.predicted;
-    return one;
+    Value shown;
+    shown.measured = measured ? v.measured : v.predicted;
+    return shown;
   };
   one.before = chosen(step.before);
   for (StepSignal::Rate& r : one.rates) r.loss = chosen(r.loss);

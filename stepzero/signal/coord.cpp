@@ -43,9 +43,31 @@ void fit(CoordRow& row, std::span<const double> values) {
   }
   row.slope = slope.mean;
   row.error = slope.error();
-  constexpr double sure = 3;
+}
+
+bool is_all_zero(const CoordRow& row) {
+  return row.zero || std::ranges::any_of(row.values, [](double v) { return v == 0; });
+}
+
+// A few draws know little of their own scatter: that of all rows of a kind stands beside it, as if from so many draws more.
+void steady(Coord& coord, CoordQuantity quantity) {
+  constexpr double borrowed = 4;
+  Running all;
+  for (const CoordRow& r : coord.rows) {
+    if (r.quantity == quantity && !is_all_zero(r) && std::isfinite(r.error)) all.add(r.error * r.error);
+  }
+  for (CoordRow& r : coord.rows) {
+    if (r.quantity != quantity || is_all_zero(r)) continue;
+    const double own = static_cast<double>(r.draws[0].size()) - 1;
+    r.error = std::sqrt((own * r.error * r.error + borrowed * all.mean) / (own + borrowed));
+  }
+}
+
+void decide(CoordRow& row) {
+  if (is_all_zero(row)) return;  // decided by fit
+  constexpr double sure = 4;
   const double outside = std::max({0.0, row.low - row.slope, row.slope - row.high});
-  row.pass = outside <= coord_tolerance + sure * row.error;  // false where anything is not a number
+  row.pass = std::isfinite(row.slope) && outside <= coord_tolerance + sure * row.error;
   row.pass |= row.harmless > 0 && std::ranges::all_of(row.values, [&](double v) { return v < row.harmless; });
 }
 
@@ -71,6 +93,9 @@ bool Coord::pass() const {
 
 void judge(Coord& coord) {
   for (CoordRow& row : coord.rows) fit(row, coord.values);
+  for (const CoordQuantity q : {CoordQuantity::start, CoordQuantity::effect, CoordQuantity::change, CoordQuantity::setting})
+    steady(coord, q);
+  for (CoordRow& row : coord.rows) decide(row);
   coord.mistakes = coord.pass() ? std::vector<CoordMistake>() : name_mistakes(coord);
 }
 
