@@ -56,9 +56,10 @@ class StepWalk {
         movers_(graph.nodes.size()),
         updates_(graph.params.size()),
         moves_(graph.params.size()) {
-    MomentWalk walk(graph, batch, theta_, {.order = Order::fluctuations, .keep_all = true, .effort = [this](std::size_t node, bool) {
-                      return Draws{node, options_.effort * 2e10 / static_cast<double>(std::max<std::size_t>(1, signal_.attention.size()))};
-                    }});
+    MomentWalk walk(graph, batch, theta_,
+                    {.order = Order::fluctuations, .keep_all = true, .effort = [this](std::size_t node, bool) {
+                       return Draws{node, options_.effort * 2e10 / static_cast<double>(std::max<std::size_t>(1, signal_.attention.size()))};
+                     }});
     walk.down([&](std::size_t i, DownWire& m) { down_[i] = m; });
     const Kernel start = Kernel::from(batch.tokens(), [](Index, Index) { return 1.0; });
     walk.up(graph.nodes.size() - 1, start, true, [&](std::size_t i, const UpWire& d, const Spread& spread) {
@@ -88,6 +89,66 @@ class StepWalk {
     factors_ = {1.0};
     factors_.insert(factors_.end(), options_.factors.begin(), options_.factors.end());
     factors_.push_back(1e-4 / std::max(rough_decrease(), 1e-12));
+    walk(parts, step);
+    tell_parameters(step, out);
+    tell_losses(step);
+  }
+
+  // The group of tensors without whose updates the loss at this factor is lowest.
+  std::string limited_by(const std::vector<StepPart>& parts, double factor, StepSignal scratch) {
+    std::map<std::string, std::vector<std::size_t>> groups;
+    for (std::size_t k = 0; k < updates_.size(); ++k) {
+      if (updates_[k].moves()) groups[group_of(graph_.params[k].role)].push_back(k);
+    }
+    factors_ = {factor};
+    const std::vector<Update> all = updates_;
+    std::string worst;
+    double lowest = std::numeric_limits<double>::infinity();
+    for (const auto& [name, members] : groups) {
+      for (const std::size_t k : members) updates_[k].rate = 0;
+      movers_.assign(graph_.nodes.size(), {});
+      last_sizes_.clear();
+      tied_ = false;
+      attention_ = 0;
+      table_ = {};
+      walk(parts, scratch);
+      const double loss = changes_[0].back().loss;
+      if (loss < lowest) lowest = loss, worst = name;
+      updates_ = all;
+    }
+    return worst;
+  }
+
+ private:
+  static const char* group_of(Role role) {
+    switch (role) {
+      case Role::token_embedding:
+      case Role::position_embedding:
+        return "embeddings";
+      case Role::query:
+      case Role::key:
+      case Role::value:
+      case Role::query_key_value:
+        return "queries, keys and values";
+      case Role::attention_out:
+        return "attention outputs";
+      case Role::ffn_in:
+      case Role::ffn_gate:
+        return "feed-forward inputs";
+      case Role::ffn_out:
+        return "feed-forward outputs";
+      case Role::head:
+        return "head";
+      case Role::gain:
+      case Role::bias:
+      case Role::branch_gain:
+        return "gains and biases";
+      default:
+        return "other matrices";
+    }
+  }
+
+  void walk(const std::vector<StepPart>& parts, StepSignal& step) {
     changes_.assign(factors_.size(), std::vector<WireChange>(graph_.nodes.size()));
     prepare_logits(parts.back());
     std::vector<std::size_t> last_use(graph_.nodes.size(), 0);
@@ -104,11 +165,8 @@ class StepWalk {
       }
       if (options_.progress) options_.progress(static_cast<double>(i + 1) / static_cast<double>(parts.size()));
     }
-    tell_parameters(step, out);
-    tell_losses(step);
   }
 
- private:
   struct TensorGram {
     int uses = 0;
     double out = 0, squares = 0;
@@ -153,7 +211,14 @@ class StepWalk {
     const std::vector<Update> updates = updates_of(node);
     std::vector<Square> whole;
     std::vector<double> whole_out, squares;
-    MoveDoor door{.batch = batch_, .x = x, .y = down_[i], .G = gradient(i), .theta = theta_[i], .updates = updates, .place = i, .effort = options_.effort};
+    MoveDoor door{.batch = batch_,
+                  .x = x,
+                  .y = down_[i],
+                  .G = gradient(i),
+                  .theta = theta_[i],
+                  .updates = updates,
+                  .place = i,
+                  .effort = options_.effort};
     if (std::holds_alternative<Linear>(node.op)) {
       const auto param = static_cast<std::size_t>(node.params[0].param);
       const TensorGram& gram = grams_.at(node.params[0].param);
@@ -183,7 +248,8 @@ class StepWalk {
 
   // A head that is the token table pulls at the rows that the stream holds, and its gradient knows of them:
   //     Y gets - response R / n - C K,  R_ts = (S_ts r_s - S_tt K_ts / (K_y,tt r_t)) / r_t,  C_tu = rate c_t D_z[u, id_t] / r_u
-  // with y = x / r the last norm, S what the gradient shares with the table, c_t the sign's factor. For norms that read a stream: here R K^-1 / n.
+  // with y = x / r the last norm, S what the gradient shares with the table, c_t the sign's factor. For norms that read a stream: here R
+  // K^-1 / n.
   [[nodiscard]] Square tied_part(std::size_t i) const {
     const Node& node = graph_.nodes[i];
     const bool norm = std::holds_alternative<LayerNorm>(node.op) || std::holds_alternative<RmsNorm>(node.op);
@@ -191,7 +257,9 @@ class StepWalk {
     const DownWire& x = wire(node, 0);
     const DownWire& y = wire(graph_.nodes[head_], 0);
     const auto& head = up_[static_cast<std::size_t>(graph_.nodes[head_].inputs[0])].tied;
-    if (x.own.empty() || !head || !head->is_shared() || !std::holds_alternative<Residual>(graph_.nodes[static_cast<std::size_t>(node.inputs[0])].op)) return {};
+    if (x.own.empty() || !head || !head->is_shared() ||
+        !std::holds_alternative<Residual>(graph_.nodes[static_cast<std::size_t>(node.inputs[0])].op))
+      return {};
     const double n = static_cast<double>(x.width);
     const Square R = Square::from(x.K.tokens(), [&](Index t, Index s) {
       const double r_t = last_sizes_[static_cast<std::size_t>(t)], r_s = last_sizes_[static_cast<std::size_t>(s)];
@@ -255,6 +323,11 @@ class StepWalk {
         node.inputs.push_back(inside >= 0 ? inside : -1 - place_in(part.from, static_cast<std::size_t>(w)));
       }
     }
+    std::vector<std::vector<Update>> updates;
+    for (std::size_t k = 0; k < part.nodes.size(); ++k) {
+      updates.push_back(updates_of(graph_.nodes[part.nodes[k]]));
+      for (const Law& law : theta_[part.nodes[k]]) nodes[k].theta.push_back(law.mean);
+    }
     std::vector<DrawnFrom> from;
     for (const std::size_t i : part.from) {
       DrawnFrom& f = from.emplace_back(DrawnFrom{&down_[i], &gradient(i), movers_[i].matrix.get(), nullptr, i});
@@ -264,9 +337,10 @@ class StepWalk {
       f.place = stem;
     }
     const std::size_t last = part.nodes.back();
-    const ChainMover mover = part.kind == StepPart::Kind::heads
-                                 ? move_heads(batch_, std::move(nodes), from, {}, gradient(last), last, options_.effort)
-                                 : move_pointwise(batch_, std::move(nodes), from, gradient(last), channels_of(graph_.nodes[last].op), last, options_.effort);
+    const ChainMover mover =
+        part.kind == StepPart::Kind::heads
+            ? move_heads(batch_, std::move(nodes), from, updates, gradient(last), last, options_.effort)
+            : move_pointwise(batch_, std::move(nodes), from, gradient(last), channels_of(graph_.nodes[last].op), last, options_.effort);
     movers_[last].drawn = mover.drawn;
     for (std::size_t k = 0; k < part.from.size(); ++k) refine(part.from[k], mover.decreases[k], mover.directs[k]);
     for (std::size_t r = 0; r < factors_.size(); ++r) {
@@ -280,8 +354,11 @@ class StepWalk {
       std::vector<WireChange> y = mover.run(x, factors_[r]);
       for (std::size_t k = 0; k < part.nodes.size(); ++k) changes_[r][part.nodes[k]] = std::move(y[k]);
     }
-    for (const std::size_t i : part.nodes) tell(i, step);
-    if (part.kind == StepPart::Kind::heads) step.attention[attention_++].change.predicted = changes_[0][last].scores;
+    for (std::size_t k = 0; k < part.nodes.size(); ++k) {
+      tell(part.nodes[k], mover.params[k]);
+      tell(part.nodes[k], step);
+    }
+    if (part.kind == StepPart::Kind::heads) step.attention.at(attention_++).change.predicted = changes_[0][last].scores;
   }
 
   void prepare_logits(const StepPart& part) {
@@ -318,7 +395,8 @@ class StepWalk {
     const auto sizes_of = [&](const Kernel& K, double eps) {
       for (Index t = 0; t < K.tokens(); ++t) last_sizes_.push_back(std::sqrt(K(t, t) + eps));
     };
-    if (const auto* norm = std::get_if<LayerNorm>(&graph_.nodes[last].op)) sizes_of(LayerNorm::centred_kernel(wire(graph_.nodes[last], 0)), norm->eps);
+    if (const auto* norm = std::get_if<LayerNorm>(&graph_.nodes[last].op))
+      sizes_of(LayerNorm::centred_kernel(wire(graph_.nodes[last], 0)), norm->eps);
     if (const auto* norm = std::get_if<RmsNorm>(&graph_.nodes[last].op)) sizes_of(wire(graph_.nodes[last], 0).K, norm->eps);
   }
 
@@ -338,7 +416,8 @@ class StepWalk {
     const Node& node = graph_.nodes[i];
     for (std::size_t k = 0; k < list.size() && k < node.params.size(); ++k) {
       Told& to = moves_[static_cast<std::size_t>(node.params[k].param)];
-      const double entries = static_cast<double>(channels_of(node.op)), size = static_cast<double>(node.params[k].rows * node.params[k].cols);
+      const double entries = static_cast<double>(channels_of(node.op)),
+                   size = static_cast<double>(node.params[k].rows * node.params[k].cols);
       to.norm2 += list[k].norm2;
       to.decrease += list[k].decrease;
       to.squares += list[k].direct * entries;
@@ -457,6 +536,11 @@ Expected<PredictedStep> predict_step(const Graph& graph, const Architecture& a, 
   StepSignal step = describe_step(graph, out.signal);
   StepWalk walk(graph, batch, laws, options, out.signal);
   walk.run(*parts, step, out);
+  if (!step.rates.empty()) {
+    out.good_rates = good_rates(step, &Value::predicted);
+    if (out.good_rates.stops) out.limited_by = walk.limited_by(*parts, *out.good_rates.stops / options.optimizer.rate.value_or(1), step);
+  }
+  out.signal.optimizer = OptimizerSignal{.name = options.optimizer.name, .rate = options.optimizer.rate.value_or(0), .settings = {}};
   out.signal.steps.push_back(std::move(step));
   return out;
 }

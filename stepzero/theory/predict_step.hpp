@@ -18,8 +18,8 @@ namespace stepzero {
 struct PredictStepOptions {
   OptimizerOptions optimizer = {};  // settled
   RateTable rates = {};
-  std::vector<double> factors = {};  // on all rates: the loss is predicted there too
-  double effort = 1;                 // share of the usual sampling
+  std::vector<double> factors = {};                 // on all rates: the loss is predicted there too
+  double effort = 1;                                // share of the usual sampling
   std::function<void(double share)> progress = {};  // told the share that is done
 };
 
@@ -27,10 +27,10 @@ struct PredictedStep {
   // The signal of predict, with the optimizer and one step in `steps`, whose values are `predicted`. Names and meanings are those of
   // measure --steps (docs/steps.md); what is not predicted is absent (spectral norms).
   Signal signal;
-  GoodRates good_rates;                       // of the predicted losses
-  std::string limited_by;                     // the group of tensors without whose updates the loss would stop falling last; empty: it does not stop
+  GoodRates good_rates;    // of the predicted losses
+  std::string limited_by;  // the group of tensors without whose updates the loss would stop falling last; empty: it does not stop
   std::vector<std::optional<double>> below_eps;  // of every parameter: share of its gradient's entries that are smaller than Adam's eps
-  double below_eps_of_all = 0;                // of all parameters that have an eps
+  double below_eps_of_all = 0;                   // of all parameters that have an eps
 
   [[nodiscard]] const StepSignal& step() const { return signal.steps.front(); }
 };

@@ -17,13 +17,14 @@ std::string refusal(const AnyOp& any) {
   if (std::holds_alternative<TokenEmbedding>(any) || std::holds_alternative<LearnedPosition>(any) ||
       std::holds_alternative<SinusoidalPosition>(any) || std::holds_alternative<Linear>(any) || std::holds_alternative<Residual>(any) ||
       std::holds_alternative<Scale>(any) || std::holds_alternative<Gain>(any) || std::holds_alternative<Rotary>(any) ||
-      std::holds_alternative<CrossEntropy>(any) || pointwise(any, 1))
+      std::holds_alternative<CrossEntropy>(any) || pointwise(any, 1) || for_heads(any, 1))
     return "";
   if (const auto* op = std::get_if<LayerNorm>(&any); op != nullptr && op->groups == 1) return "";
   if (const auto* op = std::get_if<RmsNorm>(&any); op != nullptr && op->groups == 1) return "";
   if (const auto* op = std::get_if<Dropout>(&any)) return op->p == 0 ? "" : "dropout that drops";
-  if (const auto* op = std::get_if<Attention>(&any)) return op->cross ? "attention to other tokens" : op->buckets > 0 ? "learned biases of scores" : "";
-  if (std::holds_alternative<LayerNorm>(any) || std::holds_alternative<RmsNorm>(any)) return "norms of single heads";
+  if (const auto* op = std::get_if<Attention>(&any))
+    return op->cross ? "attention to other tokens" : op->buckets > 0 ? "learned biases of scores" : "";
+  if (std::holds_alternative<LayerNorm>(any) || std::holds_alternative<RmsNorm>(any)) return "a gain of its own for each head";
   return kind_of(any);
 }
 
@@ -55,7 +56,7 @@ class Parts {
         parts.push_back(chain(i, StepPart::Kind::heads, [](const AnyOp& any) { return for_heads(any, 1).has_value(); }));
       } else if (pointwise(op, 1)) {
         parts.push_back(chain(i, StepPart::Kind::pointwise, [](const AnyOp& any) { return pointwise(any, 1).has_value(); }));
-      } else if (std::holds_alternative<Rotary>(op)) {
+      } else if (for_heads(op, 1)) {
         return fail(fmt::format("the first step of {} is not predicted: no attention reads it alone", graph_.nodes[i].name));
       } else {
         taken_[i] = true;
@@ -73,7 +74,8 @@ class Parts {
     for (const std::size_t i : part.nodes) {
       for (const int wire : graph_.nodes[i].inputs) {
         const auto w = static_cast<std::size_t>(wire);
-        if (std::ranges::find(part.nodes, w) == part.nodes.end() && std::ranges::find(part.from, w) == part.from.end()) part.from.push_back(w);
+        if (std::ranges::find(part.nodes, w) == part.nodes.end() && std::ranges::find(part.from, w) == part.from.end())
+          part.from.push_back(w);
       }
     }
   }

@@ -38,13 +38,13 @@ std::vector<View<const double>> views(const std::vector<Tensor<double>>& list) {
 
 }  // namespace
 
-Chain::Values Chain::forward(std::vector<Tensor<double>> x) const {
+Chain::Values Chain::forward(std::vector<Tensor<double>> x, const Parameters& parameters) const {
   Values v;
   v.x = std::move(x);
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const ChainNode& node = nodes_[i];
     const auto in = inputs_of(v, node);
-    const auto theta = views(theta_[i]);
+    const auto theta = views(parameters[i]);
     std::visit(
         [&](const auto& op) {
           v.y.emplace_back(in[0].rows, op.channels());
@@ -56,7 +56,8 @@ Chain::Values Chain::forward(std::vector<Tensor<double>> x) const {
   return v;
 }
 
-std::vector<Tensor<double>> Chain::backward(const Values& v, const Tensor<double>& dy) const {
+std::vector<Tensor<double>> Chain::backward(const Values& v, const Tensor<double>& dy, Parameters* dtheta) const {
+  if (dtheta != nullptr) dtheta->resize(nodes_.size());
   std::vector<Tensor<double>> dx(v.x.size()), d(v.y.size());
   d.back() = Tensor<double>(dy.rows(), dy.cols());
   std::copy_n(dy.data(), dy.size(), d.back().data());
@@ -73,11 +74,12 @@ std::vector<Tensor<double>> Chain::backward(const Values& v, const Tensor<double
       if (!add) to = Tensor<double>(in[k].rows, in[k].cols);
       into.push_back({to.view(), add});
     }
-    const std::vector<Into<double>> none(theta.size());
+    std::vector<Into<double>> into_theta(theta.size());
+    for (std::size_t k = 0; dtheta != nullptr && k < theta.size(); ++k) {
+      into_theta[k].d = (*dtheta)[i].emplace_back(theta[k].rows, theta[k].cols).view();
+    }
     std::visit(
-        [&](const auto& op) {
-          op.backward(Up<double>{batch_, in, theta, v.y[i].view(), v.keep[i].view(), d[i].view(), into, none});
-        },
+        [&](const auto& op) { op.backward(Up<double>{batch_, in, theta, v.y[i].view(), v.keep[i].view(), d[i].view(), into, into_theta}); },
         node.op);
   }
   return dx;

@@ -9,8 +9,8 @@ namespace stepzero {
 
 struct ChainNode {
   AnyOp op;
-  std::vector<int> inputs;     // k >= 0: node k of the chain; -1 - k: input k of the chain
-  std::vector<double> theta;   // what every number of each parameter is
+  std::vector<int> inputs;    // k >= 0: node k of the chain; -1 - k: input k of the chain
+  std::vector<double> theta;  // what every number of each parameter is
 };
 
 class Chain {
@@ -22,9 +22,12 @@ class Chain {
     std::vector<Tensor<double>> x;  // the inputs of the chain
     std::vector<Tensor<double>> y, keep;
   };
-  [[nodiscard]] Values forward(std::vector<Tensor<double>> x) const;
-  // Gradients of the inputs of the chain.
-  [[nodiscard]] std::vector<Tensor<double>> backward(const Values& values, const Tensor<double>& dy) const;
+  using Parameters = std::vector<std::vector<Tensor<double>>>;  // of every node
+  [[nodiscard]] Values forward(std::vector<Tensor<double>> x) const { return forward(std::move(x), theta_); }
+  [[nodiscard]] Values forward(std::vector<Tensor<double>> x, const Parameters& theta) const;
+  // Gradients of the inputs of the chain, and where it is wanted of its parameters.
+  [[nodiscard]] std::vector<Tensor<double>> backward(const Values& values, const Tensor<double>& dy, Parameters* dtheta = nullptr) const;
+  [[nodiscard]] const Parameters& theta() const { return theta_; }
   [[nodiscard]] const std::vector<ChainNode>& nodes() const { return nodes_; }
   [[nodiscard]] View<const double> input_of(const Values& values, std::size_t node, std::size_t k) const;
 
@@ -33,7 +36,7 @@ class Chain {
 
   const Batch& batch_;
   std::vector<ChainNode> nodes_;
-  std::vector<std::vector<Tensor<double>>> theta_;
+  Parameters theta_;
 };
 
 }  // namespace stepzero

@@ -15,8 +15,8 @@ struct MatrixMove {
   MatrixUse use;
   Update weight, bias;
   Direct direct, of_bias;
-  Square root;    // L L' = K
-  double w = 0;   // n_in E[w^2]
+  Square root;      // L L' = K
+  double w = 0;     // n_in E[w^2]
   int tensor = -1;  // of the checkpoint
 };
 

@@ -10,6 +10,22 @@
 
 namespace stepzero {
 
+SignNumbers numbers_at(double q) {
+  constexpr double low = -12, high = 12, step = 0.1;
+  static const std::vector<SignNumbers> table = [] {
+    std::vector<SignNumbers> list;
+    for (int i = 0; low + i * step <= high + step; ++i) list.push_back(sign_numbers(std::exp(low + i * step)));
+    return list;
+  }();
+  if (!(q > 0)) return table.front();
+  const double x = (std::log(q) - low) / step;
+  if (x <= 0) return table.front();
+  if (!(x < static_cast<double>(table.size() - 1))) return {0, 0};
+  const auto i = static_cast<std::size_t>(x);
+  const double u = x - static_cast<double>(i);
+  return {table[i].first * (1 - u) + table[i + 1].first * u, table[i].second * (1 - u) + table[i + 1].second * u};
+}
+
 namespace {
 
 struct Spectrum {
@@ -34,6 +50,31 @@ Square weighted(const Square& B, const std::vector<double>& c) {
   Square out(n);
   gemm<double>(Trans::no, Trans::yes, 1.0, scaled.view(), B.view(), 0.0, out.view());
   return out;
+}
+
+}  // namespace
+
+namespace {
+
+// (5) over x: of the gradient's entries g = x' d, each input's have a deviation s = sqrt(x' G x / n_out) of their own.
+SignNumbers mixed_numbers(const Square& K, const Square& G, double n_out, double eps) {
+  const double top = inner(K, G);
+  if (!(eps > 1e-4 * std::sqrt(top / n_out))) return sign_numbers(0);
+  const Spectrum e = spectrum(between(root_of(K).transposed(), G));
+  constexpr Index draws = 512;
+  const Tensor<float> z = node_normals(0, "eps", 0, draws, K.tokens());
+  double sizes = 0, first = 0, second = 0;
+  for (Index i = 0; i < draws; ++i) {
+    double square = 0;
+    for (Index k = 0; k < z.cols(); ++k)
+      square += std::max(e.values[static_cast<std::size_t>(k)], 0.0) * std::pow(static_cast<double>(z(i, k)), 2);
+    const double size = std::sqrt(square / n_out);
+    const SignNumbers numbers = numbers_at(size > 0 ? eps / size : INFINITY);
+    sizes += size;
+    first += size * numbers.first;
+    second += numbers.second / draws;
+  }
+  return {first / sizes, second};
 }
 
 }  // namespace
@@ -98,12 +139,12 @@ Direct sign(const Update& u, const MatrixUse& x) {
   const double overlap = inner(x.K, x.G);
   if (!(overlap > 0)) return {Square(x.K.tokens()), Square(x.K.tokens()), 0, 0, {}};
   SignMeans means = sign_means(x.K, x.G);
-  out.numbers = sign_numbers(u.eps / std::sqrt(overlap / x.n_out));
+  out.numbers = mixed_numbers(x.K, x.G, x.n_out, u.eps);
   const double c1 = out.numbers.first, c2 = out.numbers.second, n = x.n_in;
   const double shared = std::max(x.noise - 1 / n, 0.0);
   means.M = (x.lean * (1 - shared / 4)) * means.M;
   means.F = (x.lean * x.lean) * means.F;
-  out.A = (n * c1 * std::sqrt(x.n_out)) * means.M;  // (3)
+  out.A = (n * c1 * std::sqrt(x.n_out)) * means.M;                                                                                  // (3)
   out.R = (c1 * c1 * n * n) * (means.F + (shared + 1 / n) * (x.K - means.F) - between(means.M, x.G)) + (n * (c2 - c1 * c1)) * x.K;  // (4)
   out.norm2 = c2 * n * x.n_out;
   out.decrease = inner(out.A, x.G);
@@ -170,6 +211,7 @@ Direct polar(const Update& u, const MatrixUse& x) {
     nuclear += one.nuclear / draws;
     norm2 += one.norm2 / draws;
   }
+  if (u.newton_schulz == 0 && most == tokens) gram = x.n_in * x.K;  // at full rank, whatever G is
   Direct out;
   const double by = u.times * (plain > 0 ? nuclear / plain : 0);
   out.A = by * mean.A;

@@ -5,11 +5,11 @@
 //
 //     x U = A d + rest,    R = E <rest_t, rest_s> / n_out,    loss decreases by rate <A, G> to first order          (1)
 //
-// SGD     U = g            A = n_in K,  R = (K <K, G> + K G K) n_in^2 noise / n_out: the Gram matrix of one draw, of noise 1/nu          (2)
-// sign    U = g / (|g| + eps): Adam's first step, and with eps = 0 Lion's. x ~ N(0, K), d ~ N(0, G / n_out):
+// SGD     U = g            A = n_in K,  R = (K <K, G> + K G K) n_in^2 noise / n_out: the Gram matrix of one draw, of noise 1/nu (2) sign U
+// = g / (|g| + eps): Adam's first step, and with eps = 0 Lion's. x ~ N(0, K), d ~ N(0, G / n_out):
 //             A = n_in c1 sqrt(n_out) M,   M = E x x' / sqrt(x' G x)                                     (3)
 //             R = c1^2 n_in^2 (F + noise (K - F) - M G M) + n_in (c2 - c1^2) K,   F = E K d d' K / (d' K d)             (4)
-//             c1 = E z^2 / (|z| + q),  c2 = E z^2 / (|z| + q)^2,  q = eps / sqrt(<K, G> / n_out)           (5)
+//             c1 = E s z^2 / (|z| + q) / E s,  c2 = E z^2 / (|z| + q)^2,  q = eps / s,  s^2 = x' G x / n_out    (5)
 // polar   U = polar(g), Muon: with L L' = n_in K and L' G L = V s^2 V',
 //             A = L V s^-1 V' L',  A G A = n_in K at full rank;  Newton-Schulz: p(s) / s in the place of 1 / s              (6)
 //         In one draw L and G differ from their means, and n_in or n_out may be less than the tokens: a few draws tell R and <A, G>.
@@ -44,23 +44,24 @@ struct SignNumbers {
   double first = 0.7978845608028654, second = 1;  // c1, c2
 };
 SignNumbers sign_numbers(double eps_over_deviation);
+SignNumbers numbers_at(double eps_over_deviation);  // between points of a table
 
 struct Direct {
   Square A, R;
-  double norm2 = 0;      // ||U||^2
-  double decrease = 0;   // <A, G>
+  double norm2 = 0;     // ||U||^2
+  double decrease = 0;  // <A, G>
   SignNumbers numbers = {};
   [[nodiscard]] Square size(const Square& G, double n_out) const;  // E <(x U)_t, (x U)_s> / n_out
 };
 
 // What the law knows of the matrix.
 struct MatrixUse {
-  Square K, G;    // of the input, and of the gradient of the output
-  Square whole;   // of the gradient of all outputs of the tensor, of which G may be a part; empty: G
+  Square K, G;   // of the input, and of the gradient of the output
+  Square whole;  // of the gradient of all outputs of the tensor, of which G may be a part; empty: G
   double n_in = 1, n_out = 1, whole_out = 1;
-  double noise = 0;  // of the input's Gram matrix: as that of 1 / noise channels, at least 1 / n_in
+  double noise = 0;     // of the input's Gram matrix: as that of 1 / noise channels, at least 1 / n_in
   double noise_up = 0;  // of that of the output's gradient
-  double lean = 1;   // sign: E |x.d| of the channels as they are, over that of normal ones
+  double lean = 1;      // sign: E |x.d| of the channels as they are, over that of normal ones
 };
 
 Direct direct(const Update& update, const MatrixUse& use);

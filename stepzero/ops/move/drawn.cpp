@@ -16,22 +16,6 @@ double column_dot(const Tensor<double>& a, const Tensor<double>& b, Index c) {
   return sum;
 }
 
-// c1 and c2 between points of a table over ln q.
-SignNumbers numbers_at(double q) {
-  constexpr double low = -12, high = 12, step = 0.1;
-  static const std::vector<SignNumbers> table = [] {
-    std::vector<SignNumbers> list;
-    for (double x = low; x <= high + step; x += step) list.push_back(sign_numbers(std::exp(x)));
-    return list;
-  }();
-  if (!(q > 0)) return sign_numbers(0);
-  const double x = (std::log(q) - low) / step;
-  if (x <= 0) return sign_numbers(0);
-  const auto i = std::min(static_cast<std::size_t>(x), table.size() - 2);
-  const double u = std::min(x - static_cast<double>(i), 1.0);
-  return {table[i].first * (1 - u) + table[i + 1].first * u, table[i].second * (1 - u) + table[i + 1].second * u};
-}
-
 }  // namespace
 
 Tensor<double> normal_columns(std::uint64_t place, const char* name, Index draw, Index rows, Index columns, bool matched) {
@@ -55,7 +39,8 @@ Square covariance(View<const double> a, View<const double> b) {
   return out;
 }
 
-void prepare(DrawnInput& in, const MatrixMove* m, const Square* drawn, const Square& polar, const Square& rest, double noise, std::uint64_t place, Index draw) {
+void prepare(DrawnInput& in, const MatrixMove* m, const Square* drawn, const Square& polar, const Square& rest, double noise,
+             std::uint64_t place, Index draw) {
   const Index tokens = in.d.rows(), n = in.d.cols();
   in.z = normal_columns(place, "left", draw, tokens, n, drawn == nullptr);
   in.bias.assign(static_cast<std::size_t>(n), 0.0);

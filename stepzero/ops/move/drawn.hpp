@@ -30,7 +30,8 @@ struct DrawnInput {
 // Fills in all but x and d. root: of this draw's kernel of the matrix's input; null: of the mean kernel. polar: A of a polar update, and a
 // root of what it leaves (none: empty).
 // noise: of the matrix's input beyond `root`.
-void prepare(DrawnInput& in, const MatrixMove* m, const Square* root, const Square& polar, const Square& rest, double noise, std::uint64_t place, Index draw);
+void prepare(DrawnInput& in, const MatrixMove* m, const Square* root, const Square& polar, const Square& rest, double noise,
+             std::uint64_t place, Index draw);
 
 // Mean square of f(d).
 double mean_direct(const DrawnInput& in);

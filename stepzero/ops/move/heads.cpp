@@ -16,6 +16,7 @@ struct Item {
   std::vector<DrawnInput> in;
   Tensor<double> probe;                // a white gradient of the output
   std::vector<Tensor<double>> probed;  // what it makes of the inputs' gradients
+  Chain::Parameters gradients, updates;
 };
 
 struct State {
@@ -25,6 +26,7 @@ struct State {
   std::vector<double> lean;
   Square inverse;
   Index group;
+  std::vector<std::vector<double>> rates;  // of the chain's parameters
   std::size_t value;  // which input the values are; inputs.size(): none
 };
 
@@ -99,7 +101,20 @@ Tensor<double> sum_of(const Tensor<double>& a, double c, const Tensor<double>& b
   return out;
 }
 
-std::vector<WireChange> run(const State& s, std::span<const WireChange* const> dx) {
+// The parameters of the chain after the step, for a sign of the gradient.
+Chain::Parameters stepped(const State& s, const Item& item, double step) {
+  Chain::Parameters out;
+  for (std::size_t n = 0; n < item.chain.theta().size(); ++n) {
+    auto& list = out.emplace_back();
+    for (std::size_t k = 0; k < item.chain.theta()[n].size(); ++k) {
+      const bool moves = n < s.rates.size() && k < s.rates[n].size();
+      list.push_back(sum_of(item.chain.theta()[n][k], moves ? -step * s.rates[n][k] : 0, item.updates[n][k]));
+    }
+  }
+  return out;
+}
+
+std::vector<WireChange> run(const State& s, std::span<const WireChange* const> dx, double factor) {
   const std::size_t inputs = dx.size(), nodes = s.items[0].chain.nodes().size();
   const Index tokens = s.batch->tokens();
   std::vector<Square> response;
@@ -117,7 +132,8 @@ std::vector<WireChange> run(const State& s, std::span<const WireChange* const> d
     for (const double sign : {1.0, -1.0}) {
       std::vector<Tensor<double>> x(inputs);
       for (std::size_t k = 0; k < inputs; ++k) moved(item.in[k], *dx[k], sign, x[k]);
-      const Chain::Values after = item.chain.forward(std::move(x));
+      const Chain::Parameters theta = stepped(s, item, sign * factor);
+      const Chain::Values after = item.chain.forward(std::move(x), theta);
       for (std::size_t n = 0; n < nodes; ++n) {
         const Tensor<double> D = sum_of(after.y[n], -1, item.before.y[n]);
         to.size[n] += 0.5 * covariance(D.view(), D.view());
@@ -155,7 +171,7 @@ std::vector<WireChange> run(const State& s, std::span<const WireChange* const> d
           forth[k] = sum_of(after.x[k], step, forth[k]);
         }
       }
-      const Chain::Values more = item.chain.forward(std::move(forth)), less = item.chain.forward(std::move(back));
+      const Chain::Values more = item.chain.forward(std::move(forth), theta), less = item.chain.forward(std::move(back), theta);
       const Tensor<double> slope = sum_of(more.y.back(), -1, less.y.back());
       to.response += (1 / (2 * step)) * covariance(slope.view(), item.probe.view());
     }
@@ -195,11 +211,58 @@ std::optional<AnyOp> for_heads(const AnyOp& any, Index heads) {
     some.heads = heads;
     return some;
   }
-  return {};
+  const auto norm = [&](const auto* op) -> std::optional<AnyOp> {
+    if (op == nullptr || op->groups == 1 || op->gain_per_group) return {};
+    auto some = *op;
+    some.groups = heads;
+    return some;
+  };
+  if (auto some = norm(std::get_if<LayerNorm>(&any))) return some;
+  return norm(std::get_if<RmsNorm>(&any));
 }
 
-ChainMover move_heads(const Batch& batch, std::vector<ChainNode> nodes, std::span<const DrawnFrom> inputs, std::span<const Update>,
-                      const Kernel& G, std::uint64_t place, double effort) {
+namespace {
+
+// Of gains of heads: what all heads of a model pull at, and what the optimizer makes of it.
+std::vector<std::vector<ParameterMove>> update_gains(State& s, std::span<const std::vector<Update>> updates, Index of_model) {
+  std::vector<std::vector<ParameterMove>> told(updates.size());
+  const std::size_t count = s.items.size(), together = static_cast<std::size_t>(of_model);
+  for (Item& item : s.items) {
+    for (const auto& list : item.chain.theta()) {
+      auto& to = item.updates.emplace_back();
+      for (const auto& t : list) {
+        Tensor<double>& zeros = to.emplace_back(t.rows(), t.cols());
+        std::fill_n(zeros.data(), zeros.size(), 0.0);
+      }
+    }
+  }
+  for (std::size_t n = 0; n < updates.size(); ++n) {
+    s.rates.emplace_back();
+    for (std::size_t k = 0; k < updates[n].size(); ++k) {
+      const Update& u = updates[n][k];
+      s.rates.back().push_back(u.rate);
+      ParameterMove& move = told[n].emplace_back();
+      for (std::size_t first = 0; first < count; first += together) {
+        Tensor<double>& to = s.items[first].updates[n][k];
+        for (Index c = 0; c < to.size(); ++c) {
+          double g = 0;
+          for (std::size_t i = first; i < first + together; ++i) g += s.items[i].gradients[n][k].data()[c];
+          const double x = u.rule == Update::Rule::sgd ? u.times * g : u.rule == Update::Rule::sign && g != 0 ? g / (std::abs(g) + u.eps) : 0;
+          const double share = static_cast<double>(together) / static_cast<double>(count);
+          move.norm2 += share * x * x;
+          move.decrease += share * x * g;
+          move.direct += share * x * x / static_cast<double>(to.size());
+          for (std::size_t i = first; i < first + together; ++i) s.items[i].updates[n][k].data()[c] = x;
+        }
+      }
+    }
+  }
+  return told;
+}
+
+}  // namespace
+
+ChainMover move_heads(const Batch& batch, std::vector<ChainNode> nodes, std::span<const DrawnFrom> inputs, std::span<const std::vector<Update>> updates, const Kernel& G, std::uint64_t place, double effort) {
   const Attention op = std::get<Attention>(nodes.back().op);
   const Index group = op.heads / op.kv_heads, tokens = G.tokens();
   // which input each side of the attention comes from
@@ -211,7 +274,7 @@ ChainMover move_heads(const Batch& batch, std::vector<ChainNode> nodes, std::spa
   }
   const auto least = std::max<Index>(static_cast<Index>(effort * 48) / group, 2 * op.kv_heads);
   const Index models = (least + op.kv_heads - 1) / op.kv_heads, count = models * op.kv_heads;
-  auto s = std::make_shared<State>(State{op, &batch, {}, {}, {}, group, 0});
+  auto s = std::make_shared<State>(State{op, &batch, {}, {}, {}, group, {}, 0});
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     if (side[k] == 2) s->value = k;
   }
@@ -236,7 +299,7 @@ ChainMover move_heads(const Batch& batch, std::vector<ChainNode> nodes, std::spa
       some.alibi.assign(op.alibi.begin() + first, op.alibi.begin() + first + group);
     }
     own.back().op = some;
-    s->items.push_back(Item{Chain(batch, std::move(own)), {}, {}, {}, {}});
+    s->items.push_back(Item{Chain(batch, std::move(own)), {}, {}, {}, {}, {}, {}});
   }
   std::vector<std::vector<Square>> roots(s->items.size());  // of every input's stem, in this draw
   parallel_for(count, [&](Index i) {
@@ -256,7 +319,7 @@ ChainMover move_heads(const Batch& batch, std::vector<ChainNode> nodes, std::spa
     item.before = item.chain.forward(std::move(x));
     const Index n = item.before.y.back().cols();
     const Tensor<double> dy = times(up, normal_columns(place, "dy", i, tokens, n, false));
-    std::vector<Tensor<double>> d = item.chain.backward(item.before, dy);
+    std::vector<Tensor<double>> d = item.chain.backward(item.before, dy, &item.gradients);
     item.probe = normal_columns(place, "probe", i, tokens, n, false);
     item.probed = item.chain.backward(item.before, item.probe);
     for (std::size_t k = 0; k < inputs.size(); ++k) {
@@ -288,7 +351,9 @@ ChainMover move_heads(const Batch& batch, std::vector<ChainNode> nodes, std::spa
     for (std::size_t k = 0; k < inputs.size(); ++k) {
       const bool drawn = inputs[k].stem != nullptr;
       prepare(item.in[k], inputs[k].matrix, drawn ? &roots[static_cast<std::size_t>(i)][k] : nullptr,
-              polar[k][static_cast<std::size_t>(i / op.kv_heads)], {}, drawn || inputs[k].matrix == nullptr ? 0 : inputs[k].matrix->use.noise, place + (static_cast<std::uint64_t>(side[k] + 1) << 40U), i);
+              polar[k][static_cast<std::size_t>(i / op.kv_heads)], {},
+              drawn || inputs[k].matrix == nullptr ? 0 : inputs[k].matrix->use.noise,
+              place + (static_cast<std::uint64_t>(side[k] + 1) << 40U), i);
     }
   });
   ChainMover out;
@@ -312,9 +377,10 @@ ChainMover move_heads(const Batch& batch, std::vector<ChainNode> nodes, std::spa
     for (Index t = 0; t < tokens; ++t) std::copy_n(y.view().row(t), y.cols(), drawn->view().row(t) + i * y.cols());
   }
   s->inverse = inverse_of(K);
+  out.params = update_gains(*s, updates, op.kv_heads);
   out.params.resize(nodes.size());
   out.drawn = drawn;
-  out.run = [s](std::span<const WireChange* const> dx, double) { return run(*s, dx); };
+  out.run = [s](std::span<const WireChange* const> dx, double factor) { return run(*s, dx, factor); };
   return out;
 }
 

@@ -107,8 +107,8 @@ Mover move(const Linear& op, const MoveDoor& p) {
     y.response = channels->carried + own;  // (1)
     const Square through = (m->w * kept * kept) * c.size;
     y.size = (1 / n) * between(y.response, m->use.G) + through + rest + fresh;  // (2)
-    y.stretch = kept == 1 ? c.stretch : kept * whole - Square::one(tokens);       // (3)
-    if (kept != 1) {  // the weights' own loss, along the output
+    y.stretch = kept == 1 ? c.stretch : kept * whole - Square::one(tokens);     // (3)
+    if (kept != 1) {                                                            // the weights' own loss, along the output
       y.size += m->w * (between(y.stretch, m->use.K) - (kept * kept) * between(c.stretch, m->use.K));
     }
     y.direct = mean_square((1 / n) * between(rate * m->direct.A + rate_b * of_bias.A, m->use.G) + (rate * rate) * m->direct.R +

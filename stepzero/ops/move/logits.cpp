@@ -83,7 +83,8 @@ std::vector<WireChange> run(const State& s, const WireChange& y, double factor) 
   const Index tokens = s.K.tokens(), rows = s.rows.count();
   const double rate = factor * s.weight.rate, rate_b = factor * s.bias.rate, kept = 1 - rate * s.weight.decay;
   const Square apart = y.size - between(y.stretch, s.K);
-  const Square turned = Square::from(tokens, [&](Index t, Index u) { return y.stretch(t, u) + y.response(t, u) * s.a[static_cast<std::size_t>(u)]; });
+  const Square turned =
+      Square::from(tokens, [&](Index t, Index u) { return y.stretch(t, u) + y.response(t, u) * s.a[static_cast<std::size_t>(u)]; });
   struct Sums {
     std::vector<double> change;
     double loss = 0;
@@ -182,7 +183,8 @@ LogitsMover move_logits(const LogitsDoor& p) {
       prob[static_cast<std::size_t>(s->rows.place.at(p.batch.targets[static_cast<std::size_t>(t)]))] -= 1;
       for (std::size_t v = 0; v < f.size(); ++v) {
         draw.d(t, static_cast<Index>(v)) = prob[v] * slope[v] / s->scored;
-        along[static_cast<std::size_t>(t)] += share * s->rows.weight[v] * draw.d(t, static_cast<Index>(v)) * draw.z(t, static_cast<Index>(v));
+        along[static_cast<std::size_t>(t)] +=
+            share * s->rows.weight[v] * draw.d(t, static_cast<Index>(v)) * draw.z(t, static_cast<Index>(v));
       }
     }
     const Tensor<double> seen = times(L.transposed(), draw.d);
@@ -212,9 +214,10 @@ LogitsMover move_logits(const LogitsDoor& p) {
       for (Index t = 0; t < tokens; ++t) {
         draw.f(t, v) = by * Kd(t, v);
         const double own = Kd(t, v) * Kd(t, v), noise = std::max(p.noise, 1 / n);
-        const double left = !p.weight.moves() || !(all > 0) ? 0
-                            : sgd ? by * by * noise * (s->K(t, t) * square + own)
-                                  : by * by * noise * (s->K(t, t) * square - own) + n * (k.second - k.first * k.first * square / all) * s->K(t, t);
+        const double left =
+            !p.weight.moves() || !(all > 0) ? 0
+            : sgd                           ? by * by * noise * (s->K(t, t) * square + own)
+                  : by * by * noise * (s->K(t, t) * square - own) + n * (k.second - k.first * k.first * square / all) * s->K(t, t);
         draw.spare(t, v) = std::max(left, 0.0);
         direct += weight * (draw.f(t, v) * draw.f(t, v) + draw.spare(t, v)) / (vocab * static_cast<double>(tokens));
       }

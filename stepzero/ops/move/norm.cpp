@@ -30,9 +30,8 @@ Mover move_norm(const Kernel& centred, double eps, double gain, bool gains, bool
   s->b = direct_bias(s->of_b, s->G, s->n);
   Mover out;
   const auto tell = [&](const Direct& d, const Update& u, double squares) {
-    const double below = u.rule == Update::Rule::sign && u.eps > 0 && squares > 0
-                             ? std::erf(u.eps / (std::sqrt(squares / s->n) * std::numbers::sqrt2))
-                             : -1;
+    const double below =
+        u.rule == Update::Rule::sign && u.eps > 0 && squares > 0 ? std::erf(u.eps / (std::sqrt(squares / s->n) * std::numbers::sqrt2)) : -1;
     out.params.push_back({d.norm2, d.decrease, d.size(s->G, s->n).trace() / static_cast<double>(tokens), below});
   };
   double pull = 0;
@@ -55,9 +54,10 @@ Mover move_norm(const Kernel& centred, double eps, double gain, bool gains, bool
     }
     const auto each = [&](const auto& f) { return Square::from(count, f); };
     const Square T = each([&](Index t, Index u) { return g * g * c.response(t, u) / (after[t] * s->r[u]); });
-    const Square A = rate_g * s->g.A + rate_b * s->b.A;
-    const Square R = (rate_g * rate_g) * s->g.R + (rate_b * rate_b) * s->b.R;
     WireChange y;
+    y.stretch = each([&](Index t, Index u) { return (t == u ? shift[t] * s->r[t] : 0) + c.stretch(t, u) * s->r[u] / after[t]; });  // (4)
+    const Square whole = Square::one(count) + y.stretch;  // the gains multiply what has changed by now
+    const Square A = rate_g * (whole * s->g.A) + rate_b * s->b.A;
     y.response = T + A;  // (2)
     Square carried = each([&](Index t, Index u) {
       return g * g *
@@ -68,8 +68,8 @@ Mover move_norm(const Kernel& centred, double eps, double gain, bool gains, bool
     Square cross(count), own(count);
     gemm<double>(Trans::no, Trans::yes, 1 / n, AG.view(), T.view(), 0.0, cross.view());
     gemm<double>(Trans::no, Trans::yes, 1 / n, AG.view(), A.view(), 0.0, own.view());
-    y.stretch = each([&](Index t, Index u) { return (t == u ? shift[t] * s->r[t] : 0) + c.stretch(t, u) * s->r[u] / after[t]; });  // (4)
-    // the gains multiply what has changed by now
+    const Square apart = g != 0 ? (1 / (g * g)) * carried - between(y.stretch, s->normed) : Square(count);
+    const Square R = (rate_g * rate_g) * (between(whole, s->g.R) + (s->g.norm2 / n) * apart) + (rate_b * rate_b) * s->b.R;
     y.size = carried + own + 2.0 * cross.symmetric() + R;  // (3)
     y.direct = (own.trace() + R.trace()) / static_cast<double>(count);
     y.carried = carried.trace() / static_cast<double>(count);

@@ -6,7 +6,7 @@
 //     response'  = g^2 response / (r'_t r_s) + A_g + A_b                                                          (2)
 //     size'      = g^2 (b b' o K + a_t b_s Y_ts + b_t a_s Y_st + size / (r'_t r'_s)) + (A G A' + A G T' + T G A') / n + R          (3)
 //     stretch'   = diag(b o r) + diag(1 / r') stretch diag(r)                                                     (4)
-// with A = A_g + A_b and R theirs (vectors.hpp), T the first term of (2).
+// with A = (I + stretch') A_g + A_b and R theirs (vectors.hpp), T the first term of (2): gains multiply what has changed by now.
 // Derived in docs/derivations/move.md
 #include "stepzero/ops/move/door.hpp"
 #include "stepzero/ops/norm.hpp"

@@ -138,7 +138,8 @@ ChainMover move_pointwise(const Batch& batch, std::vector<ChainNode> nodes, std:
         polar = inputs[k].matrix->direct.A;
         rest = root_of(inputs[k].matrix->direct.R);
       }
-      prepare(in, inputs[k].matrix, nullptr, polar, rest, inputs[k].matrix != nullptr ? inputs[k].matrix->use.noise : 0, place, draw + static_cast<Index>(k));
+      prepare(in, inputs[k].matrix, nullptr, polar, rest, inputs[k].matrix != nullptr ? inputs[k].matrix->use.noise : 0, place,
+              draw + static_cast<Index>(k));
     }
     const Tensor<double>& y = block.before.y.back();
     for (Index t = 0; t < tokens; ++t) std::copy_n(y.view().row(t), columns, drawn->view().row(t) + b * columns);

@@ -10,9 +10,9 @@ Mover move(const Residual& op, const MoveDoor& p) {
     Square K, F, G, inverse;
     double a, b, n;
   };
-  auto s = std::make_shared<const State>(State{Square::of(p.x[0]->K), Square::of(p.x[1]->K), Square::of(p.G),
-                                               inverse_of(Square::of(p.y.K)), op.skip_scale * op.skip_scale,
-                                               op.branch_scale * op.branch_scale, static_cast<double>(op.width)});
+  auto s =
+      std::make_shared<const State>(State{Square::of(p.x[0]->K), Square::of(p.x[1]->K), Square::of(p.G), inverse_of(Square::of(p.y.K)),
+                                          op.skip_scale * op.skip_scale, op.branch_scale * op.branch_scale, static_cast<double>(op.width)});
   Mover out;
   out.run = [s](std::span<const WireChange* const> dx, double) {
     const WireChange &x = *dx[0], &f = *dx[1];
@@ -21,7 +21,7 @@ Mover move(const Residual& op, const MoveDoor& p) {
     Square cross(s->K.tokens());
     const Square left = x.response * s->G;
     gemm<double>(Trans::no, Trans::yes, 1 / s->n, left.view(), f.response.view(), 0.0, cross.view());
-    y.size = s->a * x.size + s->b * f.size + (2 * s->a * s->b) * cross.symmetric();          // (2)
+    y.size = s->a * x.size + s->b * f.size + (2 * s->a * s->b) * cross.symmetric();    // (2)
     y.stretch = (s->a * (x.stretch * s->K) + s->b * (f.stretch * s->F)) * s->inverse;  // (3)
     return y;
   };

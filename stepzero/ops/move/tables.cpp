@@ -54,13 +54,15 @@ Direct direct_table(const Update& u, const Square& eq, const Square& G, double n
   note->scale = scale;
   note->second = second;
   out.A = Square::from(tokens, [&](Index t, Index s) { return scale[static_cast<std::size_t>(t)] * eq(t, s); });
-  out.R = Square::from(tokens, [&](Index t, Index s) {
-    const double size = pulls(t, t) * pulls(s, s);
-    const auto a = static_cast<std::size_t>(t), b = static_cast<std::size_t>(s);
-    const double rho = size > 0 ? pulls(t, s) / std::sqrt(size) * share[a] * share[b] : 0;
-    const double whole = eq(t, s) > 0 ? 1 : 2 / std::numbers::pi * std::asin(std::clamp(rho, -1.0, 1.0));
-    return std::sqrt(second[a] * second[b]) * whole;
-  }) - (1 / n) * between(out.A, G);
+  out.R = Square::from(tokens,
+                       [&](Index t, Index s) {
+                         const double size = pulls(t, t) * pulls(s, s);
+                         const auto a = static_cast<std::size_t>(t), b = static_cast<std::size_t>(s);
+                         const double rho = size > 0 ? pulls(t, s) / std::sqrt(size) * share[a] * share[b] : 0;
+                         const double whole = eq(t, s) > 0 ? 1 : 2 / std::numbers::pi * std::asin(std::clamp(rho, -1.0, 1.0));
+                         return std::sqrt(second[a] * second[b]) * whole;
+                       }) -
+          (1 / n) * between(out.A, G);
   return out;
 }
 
@@ -155,7 +157,8 @@ Mover move(const LearnedPosition& op, const MoveDoor& p) {
       y.stretch += -lost * table;
     }
     y.stretch = y.stretch * inverse;
-    y.direct = (rate * rate) * size.trace() / static_cast<double>(K.tokens()) + lost * lost * table.trace() / static_cast<double>(K.tokens());
+    y.direct =
+        (rate * rate) * size.trace() / static_cast<double>(K.tokens()) + lost * lost * table.trace() / static_cast<double>(K.tokens());
     y.carried = c.size.trace() / static_cast<double>(K.tokens());
     return y;
   };
