@@ -412,10 +412,9 @@ def experts(x, logits, ffn, names, chosen, act="silu", sigmoid=False, normalise=
     x, logits = _wire(x), _wire(logits)
     width = _channels(x)
     count = _channels(logits)
+    c = [] if correction is None else [_tensor(correction, [count], "bias", 1, count, 1.0, -1, False, None)]
     t, uses = _expert_tensors(names, count, width, ffn) if len(names) == 3 else _expert_stacks(names, count, width, ffn)
-    if correction is not None:
-        t.append(_tensor(correction, [count], "bias", 1, count, 1.0, -1, False, None))
-        uses.append(_whole(t[len(t) - 1]))
+    t, uses = t + c, uses + [_whole(each) for each in c]
     return _add_node("experts", label, "out", [x, logits], t, uses,
                      [["width", width], ["ffn", ffn], ["activation", act], ["experts", count], ["chosen", chosen], ["sigmoid", sigmoid],
                       ["normalise", normalise], ["factor", float(factor)], ["groups", groups], ["kept_groups", kept_groups],

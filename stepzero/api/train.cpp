@@ -59,7 +59,7 @@ Expected<std::unique_ptr<Feed>> feed_of_ids(const TrainRequest& request, const A
   return ordered_feed(std::move(*all), sequences, request.accumulate);
 }
 
-Expected<std::unique_ptr<Feed>> feed_of_text(const TrainRequest& request, const Architecture& a, Corpus corpus) {
+Expected<std::unique_ptr<Feed>> feed_of_text(const TrainRequest& request, const Architecture& a, Corpus& corpus) {
   if (a.image > 0) {
     return fail(fmt::format("{}: a model of images is not trained on text", show(a.name)), "--pixels FILE --labels FILE gives it images");
   }
@@ -176,7 +176,7 @@ class Trainer {
       entries_.push_back(std::move(*entry));
       if (feed_) continue;
       const Architecture& a = entries_[0]->architecture;
-      auto feed = source_ ? feed_of_text(request_, a, std::move(source_->corpus)) : feed_of_ids(request_, a);
+      auto feed = source_ ? feed_of_text(request_, a, source_->corpus) : feed_of_ids(request_, a);
       if (!feed) return std::unexpected(feed.error());
       feed_ = std::move(*feed);
       length = feed_->shape().length;

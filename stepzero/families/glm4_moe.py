@@ -13,7 +13,8 @@ arch("glm4_moe", width=key("hidden_size", 4096), layers=key("num_hidden_layers",
      init_std=key("initializer_range", 0.02))
 
 kv_heads, head_dim = given(kv_heads, heads), given(head_dim, width // heads)
-turns = rope(rope_rule, rope_theta, int(head_dim * turned_part))
+turned = int(head_dim * turned_part)
+turns = rope(rope_rule, rope_theta, turned + turned % 2)
 
 
 def mixture(x, p):

@@ -81,9 +81,10 @@ Builder::Heads Builder::project_latent(const std::string& at, int x, int l) {
 // q of the decoder's tokens, k and v of the encoder's.
 Builder::Heads Builder::project_cross(const std::string& at, int x, int l) {
   const Index n = a_.heads * a_.head_dim, nk = a_.kv_heads * a_.head_dim;
+  const int memory = unit(at + "memory", memory_, a_.width);
   return {linear(at + "q", block_name(names_.cross_q, l), x, a_.width, n, a_.attention_bias, Role::query, l),
-          linear(at + "k", block_name(names_.cross_k, l), memory_, a_.width, nk, a_.attention_bias, Role::key, l),
-          linear(at + "v", block_name(names_.cross_v, l), memory_, a_.width, nk, a_.attention_bias, Role::value, l)};
+          linear(at + "k", block_name(names_.cross_k, l), memory, a_.width, nk, a_.attention_bias, Role::key, l),
+          linear(at + "v", block_name(names_.cross_v, l), memory, a_.width, nk, a_.attention_bias, Role::value, l)};
 }
 
 // One table for all layers of a stack, which its first layer holds.

@@ -50,7 +50,8 @@ void read_as_known_family(json& config) {
   const auto alias = std::ranges::find(aliases, type->get<std::string>(), &Alias::model_type);
   if (alias == aliases.end()) return;
   *type = alias->family;
-  for (const auto& [key, value] : json::parse(alias->defaults).items()) {
+  const json defaults = json::parse(alias->defaults);
+  for (const auto& [key, value] : defaults.items()) {
     if (!config.contains(key)) config[key] = value;
   }
   if (alias->model_type.contains("_vl_")) read_as_text(config);

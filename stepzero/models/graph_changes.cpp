@@ -48,13 +48,17 @@ std::optional<Branch> branch_of(const Node& node) {
 }
 
 // What stands in front of the layer's number in names of its tensors, with the number: "model.layers.3."
-std::string prefix_of(const Graph& graph, Index layer) {
-  const std::string number = fmt::format(".{}.", layer);
-  for (const Param& p : graph.params) {
-    const std::size_t at = p.name.find(number);
-    if (p.layer == layer && at != std::string::npos) return p.name.substr(0, at + number.size());
+std::string prefix_of(const Graph& graph, const Place& place) {
+  const std::string number = fmt::format(".{}.", place.layer);
+  for (const Node& node : graph.nodes) {
+    const Place here = place_of(node.name);
+    if (here.stack != place.stack || here.layer != place.layer) continue;
+    for (const ParamUse& use : node.params) {
+      const std::string& name = graph.params[static_cast<std::size_t>(use.param)].name;
+      if (const std::size_t at = name.find(number); at != std::string::npos) return name.substr(0, at + number.size());
+    }
   }
-  return fmt::format("blocks.{}.", layer);
+  return fmt::format("blocks.{}.", place.layer);
 }
 
 // Copies a graph node by node.
@@ -72,7 +76,7 @@ class Changer {
     for (std::size_t i = 0; i < from_.nodes.size(); ++i) {
       if (auto done = copy(from_.nodes[i]); !done) return std::unexpected(done.error());
     }
-    drop_unused();
+    order_tensors();
     return std::move(to_);
   }
 
@@ -122,7 +126,9 @@ class Changer {
     std::vector<ParamUse> uses = node.params;
     if (auto* scale = std::get_if<Scale>(&op)) scale->factor *= scaled_by(node.inputs[0]);
     if (auto* attention = std::get_if<Attention>(&op)) attention->scale *= after_.attention_scale / before_.attention_scale;
-    if (auto* p = std::get_if<LearnedPosition>(&op); p != nullptr && !p->constant && after_.position != before_.position) {
+    const auto* p = std::get_if<LearnedPosition>(&op);
+    // places of patches stay what they are
+    if (p != nullptr && !p->constant && after_.position != before_.position && before_.image == 0) {
       if (after_.position != PositionKind::sinusoidal) return fail("learned positions can become sinusoidal ones, and nothing else");
       op = SinusoidalPosition{p->width};
       uses.clear();
@@ -153,7 +159,8 @@ class Changer {
     const bool moves =
         to_post() && place.layer >= 0 && (place.part == "attn.norm" || place.part == "ffn.norm" || place.part == "cross.norm");
     const bool last = to_post() && node.name.ends_with("final.norm");
-    if (!no_norms() && !moves && !last) return false;
+    const bool of_latent = place.part.ends_with("latent_norm");  // inside a matrix of two factors
+    if ((!no_norms() || of_latent) && !moves && !last) return false;
     if (moves) waiting_[place.stack + place.part + std::to_string(place.layer)] = &node;
     at_.push_back(inputs[0]);
     if (no_norms() && (place.is_stream() || place.part == "mid" || place.part == "crossed")) {
@@ -189,7 +196,12 @@ class Changer {
     }
     if (!after_.unit_linear || before_.unit_linear) return;
     const auto [it, fresh] = scaled_.emplace(std::pair(inputs[0], branch), 0);
-    if (fresh) it->second = add(branch + (last ? "out.input" : "input"), Scale{in, 1 / std::sqrt(static_cast<double>(in))}, {inputs[0]});
+    const bool memory = kind == "cross" && (role == Role::key || role == Role::value);
+    if (fresh)
+      it->second = add(branch + (last     ? "out.input"
+                                 : memory ? "memory"
+                                          : "input"),
+                       Scale{in, 1 / std::sqrt(static_cast<double>(in))}, {inputs[0]});
     inputs[0] = it->second;
   }
 
@@ -222,7 +234,7 @@ class Changer {
       const bool one = after_.branch_gain == BranchGain::scalar;
       const Index n = one ? 1 : sum.width;
       const int layer = static_cast<int>(b.place.layer);
-      const int g = to_.add_param({prefix_of(from_, layer) + b.kind + "_gain", {n}, Role::branch_gain, layer, 1, n});
+      const int g = to_.add_param({prefix_of(from_, b.place) + b.kind + "_gain", {n}, Role::branch_gain, layer, 1, n});
       inputs[1] = add(b.at() + b.kind + ".gain", Gain{sum.width, one}, {inputs[1]}, {to_.whole(g)});
     }
     return to_post() ? b.at() + b.kind + ".sum" : name;
@@ -255,21 +267,21 @@ class Changer {
     to_.nodes.back().name = node.name;
   }
 
-  void drop_unused() {
+  // In the order in which the nodes use them; without those that none uses.
+  void order_tensors() {
     std::vector<int> number(to_.params.size(), -1);
-    for (const Node& node : to_.nodes) {
-      for (const ParamUse& use : node.params) number[static_cast<std::size_t>(use.param)] = 0;
-    }
-    std::vector<Param> kept;
-    for (std::size_t i = 0; i < to_.params.size(); ++i) {
-      if (number[i] < 0) continue;
-      number[i] = static_cast<int>(kept.size());
-      kept.push_back(std::move(to_.params[i]));
-    }
-    to_.params = std::move(kept);
+    std::vector<Param> ordered;
     for (Node& node : to_.nodes) {
-      for (ParamUse& use : node.params) use.param = number[static_cast<std::size_t>(use.param)];
+      for (ParamUse& use : node.params) {
+        int& place = number[static_cast<std::size_t>(use.param)];
+        if (place < 0) {
+          place = static_cast<int>(ordered.size());
+          ordered.push_back(std::move(to_.params[static_cast<std::size_t>(use.param)]));
+        }
+        use.param = place;
+      }
     }
+    to_.params = std::move(ordered);
   }
 
   const Graph& from_;

@@ -120,6 +120,12 @@ void describe_graph(Architecture& a, const Graph& graph) {
   a.activation = Activation::identity;
   a.causal = true;
   a.layers = a.decoder_layers = 0;
+  a.skip_scale = a.residual_scale = a.embedding_scale = a.logit_scale = a.attention_scale = 1;
+  a.skip_scales.clear();
+  a.residual_scales.clear();
+  a.branch_gain = BranchGain::none;
+  a.sub_norm = a.norm_scale_by_layer = a.unit_linear = false;
+  a.qk_norm = QkNorm::none;
   First seen;
   for (const Node& node : graph.nodes) {
     std::visit([&](const auto& op) { read_op(a, op); }, node.op);

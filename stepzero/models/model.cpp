@@ -63,11 +63,14 @@ Expected<Architecture> import(std::string_view text, const std::string& file, st
   const Family* family = find_family(type->get<std::string>());
   const FamilyFile* family_file = find_family_file(type->get<std::string>());
   if (family == nullptr && family_file == nullptr) {
-    std::set<std::string_view> known;
-    for (const Family& f : families()) known.insert(f.model_type);
-    for (const FamilyFile& f : family_files()) known.insert(f.model_type);
-    return fail(fmt::format("{}: unknown model_type \"{}\"", show(file), show(type->get<std::string>())),
-                fmt::format("known are {}; --like FAMILY reads it as one of them", fmt::join(known, ", ")));
+    std::set<std::string> known;
+    for (const Family& f : families()) known.emplace(f.model_type);
+    for (const FamilyFile& f : family_files()) known.emplace(f.model_type);
+    const std::string unknown = type->get<std::string>();
+    const std::string near = closest(unknown, std::vector<std::string>(known.begin(), known.end()));
+    return fail(fmt::format("{}: unknown model_type \"{}\"", show(file), show(unknown)),
+                fmt::format("{}--like FAMILY reads it as one of the {} known: llama, gpt2, bert, t5, ... (stepzero models shows them)",
+                            near.empty() ? "" : fmt::format("did you mean {}? ", near), known.size()));
   }
   auto a = family_file != nullptr ? load_family(family_file->model_type, family_file->text, *config, file) : family->import(*config, file);
   if (!a) return a;

@@ -203,6 +203,28 @@ Expected<void> make_directory(const std::string& path) {
   return {};
 }
 
+// A run that ends before its first file is whole, also where it is stopped, leaves no configuration either. Where several makers
+// write, it may be another's.
+class NewConfig {
+ public:
+  NewConfig(const CheckpointOptions& options, const CheckpointReport& report)
+      : path_(fs::path(options.path) / options.config_name), report_(report) {
+    std::error_code ignored;
+    is_new_ = options.makers == 1 && !fs::exists(path_, ignored);
+  }
+  ~NewConfig() {
+    std::error_code ignored;
+    if (is_new_ && report_.files.empty()) fs::remove(path_, ignored);
+  }
+  NewConfig(const NewConfig&) = delete;
+  NewConfig& operator=(const NewConfig&) = delete;
+
+ private:
+  fs::path path_;
+  const CheckpointReport& report_;
+  bool is_new_;
+};
+
 class Checkpoint {
  public:
   Checkpoint(const Graph& graph, const Assignment& assignment, const CheckpointOptions& options)
@@ -213,6 +235,12 @@ class Checkpoint {
         shards_(plan_shards(graph, options, directory_)) {}
 
   Expected<CheckpointReport> write() {
+    const NewConfig config(options_, report_);
+    return write_all();
+  }
+
+ private:
+  Expected<CheckpointReport> write_all() {
     if (shards_[0].params.empty()) return fail(fmt::format("--only \"{}\" matches no tensor", show(options_.only)), names_hint());
     if (directory_) {
       if (auto done = make_directory(options_.path); !done) return std::unexpected(done.error());
@@ -233,7 +261,6 @@ class Checkpoint {
     return report_;
   }
 
- private:
   [[nodiscard]] bool mine(std::size_t shard) const {
     return shard % static_cast<std::size_t>(options_.makers) + 1 == static_cast<std::size_t>(options_.maker);
   }

@@ -209,7 +209,7 @@ TEST_F(Cli, tokens_files_that_are_fine) {
 
 TEST_F(Cli, config_files) {
   expect_refused({"measure", config(R"({"model_type": "nosuch"})")},
-                 {"config.json", "unknown model_type \"nosuch\"", "gpt2, bert, roberta, llama"});
+                 {"config.json", "unknown model_type \"nosuch\"", "llama, gpt2, bert, t5"});
   expect_refused({"measure", config(R"({"n_layer": 2})")}, {"config.json", "model_type"});
   expect_refused({"measure", config(R"({"model_type": 7})")}, {"config.json", "model_type"});
   expect_refused({"measure", config(R"([1, 2])")}, {"config.json", "model_type"});

@@ -215,7 +215,7 @@ TEST(TrainCli, SaysWhatCannotBeTrained) {
            {train_words({"--text", scratch.path("nothing")}), "no text in it"},
            {train_words({"--text", text}), "a sequence needs 13"},
            {train_words({"--text", scratch.path("broken.txt"), "--level", "char"}), "not UTF-8"},
-           {train_words({"--level", "word"}), "byte or char"},
+           {train_words({"--level", "word"}), "byte, char, or bpe:tokenizer.json"},
            {train_words({"--set", "vocab=100"}), "a vocabulary of 256"},
            {train_words({"--rate", "nan"}), "--rate"},
            {train_words({"--rate", "-1"}), "--rate"},

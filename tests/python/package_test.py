@@ -6,6 +6,7 @@
 BUILD holds the program and the library behind C. Standard library only."""
 import ctypes
 import doctest
+import io
 import json
 import math
 import os
@@ -19,6 +20,7 @@ import tempfile
 import threading
 import time
 import unittest
+import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else ROOT / "build" / "release"
@@ -139,7 +141,7 @@ class Errors(unittest.TestCase):
         with self.assertRaises(stepzero.StepzeroError) as caught:
             stepzero.load("gtp2")
         self.assertIn("did you mean gpt2", str(caught.exception))
-        with self.assertRaisesRegex(stepzero.StepzeroError, "unknown key .*did you mean seq_len"):
+        with self.assertRaisesRegex(stepzero.StepzeroError, "unknown key .*\\n? *did you mean seq_len"):
             stepzero.load("gpt2").predict(seqlen=8)
         with self.assertRaisesRegex(stepzero.StepzeroError, "expected a whole number"):
             stepzero.load("gpt2").predict(seq_len="long")
@@ -204,6 +206,23 @@ class Package(unittest.TestCase):
             failed, seen = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
             self.assertEqual(failed, 0, module.__name__)
         self.assertGreater(doctest.testmod(stepzero, optionflags=doctest.ELLIPSIS)[1], 3)
+
+    def test_a_wheel_is_all_that_is_needed(self):
+        sys.path.insert(0, str(ROOT / "python"))
+        import stepzero_build
+
+        os.environ["STEPZERO_BUILD"] = str(pathlib.Path(os.environ["STEPZERO_LIBRARY"]).parent)
+        with tempfile.TemporaryDirectory() as folder:
+            made = [pathlib.Path(folder, stepzero_build.build_wheel(folder)).read_bytes() for _ in range(2)]
+            self.assertEqual(*made)  # the same bytes each time
+            with zipfile.ZipFile(io.BytesIO(made[0])) as wheel:
+                wheel.extractall(folder)
+                record = [n for n in wheel.namelist() if n.endswith("RECORD")][0]
+                self.assertEqual({line.split(",")[0] for line in wheel.read(record).decode().split()}, set(wheel.namelist()))
+            clean = {k: v for k, v in os.environ.items() if not k.startswith("STEPZERO_") and k != "PYTHONPATH"}
+            done = subprocess.run([sys.executable, "-c", "import stepzero; print(stepzero.__file__, stepzero.load('gpt2').predict(seq_len=8).loss.predicted)"],
+                                  cwd=folder, env=clean, capture_output=True, text=True)
+            self.assertTrue(done.stdout.startswith(folder), done.stderr)
 
     def test_the_library_exports_its_functions_alone(self):
         symbols = subprocess.run(["nm", "-D", "--defined-only", os.environ["STEPZERO_LIBRARY"]], capture_output=True, text=True).stdout

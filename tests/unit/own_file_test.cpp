@@ -193,12 +193,6 @@ TEST(OwnFile, SizesAreTheKeysOfSet) {
   EXPECT_THAT(message({"rate=nan"}), HasSubstr("is no number"));
 }
 
-TEST(OwnFile, SchemesThatChangeTheForwardPassAreRefused) {
-  const auto model = Model::load({.model = examples + "gate.py", .scheme = "deepnet"});
-  ASSERT_FALSE(model);
-  EXPECT_THAT(model.error().message, HasSubstr("scheme deepnet changes the forward pass, and gated-attention is a file of its own"));
-}
-
 TEST(OwnFile, WhatAFileSaysOfATensorIsItsLaw) {
   const auto signal = load(examples + "speedrun.py", {"layers=2", "width=64", "heads=4", "vocab=97"}).measure({.input = {.length = 8}});
   ASSERT_TRUE(signal);

@@ -1,0 +1,103 @@
+#!/usr/bin/python3
+"""./dev accuracy --families [DRAWS]: predict against real draws of the families whose file reads their config.json, six layers of width
+256 and 64 tokens, as Markdown. Errors are net of the measurement's noise, as in docs/accuracy.md, and judged by its bounds."""
+import json
+import math
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+STEPZERO = ROOT / "build" / "release" / "stepzero"
+SIZES = {
+    256: ("hidden_size", "n_embd", "d_model", "dim", "embedding_size"),
+    6: ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers"),
+    4: ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads", "decoder_attention_heads"),
+    2: ("num_key_value_heads",),
+    64: ("head_dim",),
+    704: ("intermediate_size",),
+    1024: ("ffn_dim", "encoder_ffn_dim", "decoder_ffn_dim", "hidden_dim", "n_inner"),
+    176: ("moe_intermediate_size",),
+    2000: ("vocab_size",),
+    128: ("max_position_embeddings", "n_positions", "max_seq_len"),
+}
+OF_SCORES = ("q_proj", "k_proj", "q_norm", "k_norm", "q_lin", "k_lin", "self.query", "self.key")
+BY_LAYER = ("layer_types", "no_rope_layers", "mlp_only_layers", "attention_types")
+BOUNDS = {"E[x²]": (0.01, 0.04), "E[δ²]": (0.01, 0.05), "weights": (0.015, 0.06), "q, k weights": (0.04, 0.15), "loss": (0.005, 0.03),
+          "global norm": (0.01, 0.04)}
+
+
+def medium(config):
+    """The sizes that every family gets; lists that name each layer are left to the family."""
+    out = {k: v for k, v in config.items() if k not in BY_LAYER}
+    for size, keys in SIZES.items():
+        out.update({k: size for k in keys if k in out})
+    if out["model_type"] == "gpt_neo":
+        out["attention_types"] = [[["global", "local"], 3]]
+    return out
+
+
+def error(value, relative=True):
+    """Net of the noise; None where nothing is to be told: no measurement, or a gradient that is rounding noise (biases of keys)."""
+    if not value or value.get("predicted") is None or not value.get("measured"):
+        return None
+    scale = abs(value["measured"]) if relative else 1
+    if relative and abs(value["measured"]) < 1e-6:
+        return None
+    off = (value["predicted"] - value["measured"]) / scale
+    return math.sqrt(max(0, off**2 - ((value.get("stderr") or 0) / scale) ** 2))
+
+
+def errors(signal):
+    out = {kind: [] for kind in BOUNDS}
+    for node in signal["nodes"]:
+        out["E[x²]"].append(error(node["forward"].get("second_moment")))
+        out["E[δ²]"].append(error((node.get("backward") or {}).get("second_moment")))
+    for p in signal["parameters"]:
+        scores = any(word in p["name"] for word in OF_SCORES)
+        if len(p["shape"]) > 1 or scores:
+            out["q, k weights" if scores else "weights"].append(error(p["gradient_norm"]))
+    out["loss"].append(error(signal["loss"], relative=False))
+    out["global norm"].append(error(signal["gradient_norm"]))
+    return {kind: sorted(e for e in list_ if e is not None) for kind, list_ in out.items()}
+
+
+def percentile(values, p):
+    return values[min(len(values) - 1, int(p * len(values)))] if values else 0
+
+
+def row(name, found):
+    cells = [f"{100 * percentile(v, .5):.1f}{f' / {100 * percentile(v, .99):.1f}' if len(v) > 1 else ''}" if v else "" for v in found.values()]
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def main():
+    draws = sys.argv[1] if len(sys.argv) > 1 else "120"
+    configs = {name: case["config"] for name, case in json.loads((ROOT / "tests/models/transformers_4.57.json").read_text()).items()}
+    own = [name for name in configs if 'key("' in read(ROOT / f"stepzero/families/{name}.py")]
+    print(f"| {draws} draws, % (loss: 0.01 nats) | {' | '.join(BOUNDS)} |\n|---{'|---' * len(BOUNDS)}|")
+    every = {kind: [] for kind in BOUNDS}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in own:
+            path = pathlib.Path(folder) / "config.json"
+            path.write_text(json.dumps(medium(configs[name])))
+            done = subprocess.run([STEPZERO, "compare", path, "--seq-len", "64", "--seeds", draws, "--json", "--quiet"], capture_output=True, text=True)
+            if not done.stdout:
+                sys.exit(f"{name}: {done.stderr}")
+            found = errors(json.loads(done.stdout))
+            print(row(name, found), flush=True)
+            for kind, list_ in found.items():
+                every[kind] = sorted(every[kind] + list_)
+    print(row("all", every))
+    missed = [kind for kind, (median, most) in BOUNDS.items() if percentile(every[kind], .5) > median or percentile(every[kind], .99) > most]
+    print(f"\nBounds missed: {', '.join(missed)}." if missed else "\nAll bounds are met.")
+    return 1 if missed else 0
+
+
+def read(path):
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
