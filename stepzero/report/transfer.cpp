@@ -111,7 +111,7 @@ std::string transfer_text(const TransferSubject& s, const Look& look, bool full)
   std::string out = fmt::format("{}\n{}\n", look.paint(Ink::bold, of_size(s.base, look)), look.paint(Ink::bold, of_size(s.target, look)));
   out += fmt::format("parametrization {}, optimizer {}, scheme {}\n\n", to_string(s.transfer.parametrization), s.optimizer, s.scheme->name);
   for (const ChangedScale& c : s.transfer.scales) out += fmt::format("{}  {} {} {}\n", left(c.field, 16), c.base, look.arrow(), c.target);
-  if (s.transfer.scales.empty()) out += "the forward pass stays as it is\n";
+  if (s.transfer.scales.empty()) out += "the forward pass stays as the scheme has it\n";
   out += "\n" + table({full ? "tensor" : "tensors", "kind", "std", "rate", "decay", "eps"}, rows_of(s, look, full), look);
   if (!s.effects.empty()) out += effects_text(s, look);
   out += "\n";
@@ -174,7 +174,7 @@ std::string transfer_table(const TransferSubject& s) {
 
 std::string transfer_torch(const TransferSubject& s, const std::string& command) {
   std::string out = fmt::format("# {}\n# Forward pass: {}\n", command,
-                                s.transfer.scales.empty() ? "as it is" : fmt::format("{}", fmt::join(s.transfer.set(), ", ")));
+                                s.transfer.set().empty() ? "as it is" : fmt::format("{}", fmt::join(s.transfer.set(), ", ")));
   out += "# name of the parameter: (rule, lr, weight_decay, eps, ((rows, columns), mean, std) of each block)\nTENSORS = {\n";
   for (const CarriedTensor& c : s.transfer.tensors) {
     const Param& p = s.target_graph.params[c.param];

@@ -65,6 +65,7 @@ class Carrier {
   Carrier(const TransferSide& base, const TransferSide& target, const Scheme& scheme, const TransferOptions& options)
       : base_(base), target_(target), scheme_(scheme), options_(options) {
     out_.parametrization = options.parametrization;
+    out_.by_scheme = target.architecture->changes;
     const Architecture &b = *base.architecture, &t = *target.architecture;
     out_.width = t.stages.empty() || b.stages.empty() ? ratio(t.width, b.width) : ratio(t.stages[0], b.stages[0]);
     out_.depth = ratio(t.layers + t.decoder_layers, b.layers + b.decoder_layers);
@@ -188,7 +189,7 @@ class Carrier {
 }  // namespace
 
 std::vector<std::string> Transfer::set() const {
-  std::vector<std::string> out;
+  std::vector<std::string> out = by_scheme;
   for (const ChangedScale& s : scales) out.push_back(fmt::format("{}={}", s.field, s.target));
   return out;
 }

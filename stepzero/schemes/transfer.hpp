@@ -49,11 +49,12 @@ struct ChangedScale {
 struct Transfer {
   Parametrization parametrization = Parametrization::mup;
   double width = 1, depth = 1, head_dim = 1;  // target over base
+  std::vector<std::string> by_scheme;         // what the scheme itself changes in the target, as "field=value"
   std::vector<ChangedScale> scales;           // of the forward pass
   std::vector<CarriedTensor> tensors;
   std::vector<std::string> notes;
 
-  [[nodiscard]] std::vector<std::string> set() const;  // "field=value"
+  [[nodiscard]] std::vector<std::string> set() const;  // all that changes in the target: "field=value"
 };
 
 // Both descriptions are as `scheme` left them.

@@ -248,6 +248,23 @@ TEST(Transfer, ItsFileIsASchemeAndATableOfRates) {
   std::remove(path.c_str());
 }
 
+// What the scheme of the base changes in the forward pass is in the file too.
+TEST(Transfer, ItsFileKeepsWhatTheSchemeChanges) {
+  TransferRequest r{.base = {.model = "gpt2", .set = small, .scheme = "u-mup"},
+                    .target = {.model = "gpt2", .set = large, .scheme = "u-mup"}};
+  r.parametrization = "u-mup";
+  const auto s = run_transfer(r);
+  ASSERT_TRUE(s) << s.error().message;
+  const std::string path = ::testing::TempDir() + "stepzero_transfer_u_mup_test.json";
+  ASSERT_TRUE(write_file(path, transfer_json(*s)));
+  const auto model = Model::load({.model = "gpt2", .set = large, .scheme = path});
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_TRUE(model->architecture().unit_linear);
+  EXPECT_EQ(model->architecture().logit_scale, s->target.logit_scale);
+  EXPECT_EQ(model->architecture().skip_scales, s->target.skip_scales);
+  std::remove(path.c_str());
+}
+
 TEST(SchemeFile, SaysWhatIsWrong) {
   const std::string path = ::testing::TempDir() + "stepzero_scheme_test.json";
   const auto complaint = [&](const std::string& text) {
