@@ -151,7 +151,7 @@ class Rows {
     for (std::size_t i = 0; i < at.graph.params.size(); ++i) {
       const Param& p = at.graph.params[i];
       if (kind_of_tensor(p) == TensorKind::input)
-        pool({.quantity = CoordQuantity::start, .what = "rows of " + kind_name(p), .role = p.role}, value_of(s.parameters[i].std));
+        pool({.quantity = CoordQuantity::start, .what = kind_name(p) + ", rows", .role = p.role}, value_of(s.parameters[i].std));
     }
   }
 
@@ -165,13 +165,13 @@ class Rows {
       const std::string name = kind_name(p);
       if (u.decay > 0) {
         const double low = width_ ? 0 : std::min(0.0, alpha_ - 1);
-        pool(range(CoordRow{.quantity = CoordQuantity::setting, .what = "decay of " + name, .role = p.role}, low, 0), u.rate * u.decay);
+        pool(range(CoordRow{.quantity = CoordQuantity::setting, .what = name + ", decay", .role = p.role}, low, 0), u.rate * u.decay);
       }
       const double norm = value_of(s.parameters[i].gradient_norm);
       if (u.rule != UpdateRule::adam || !(norm > 0) || u.eps == 0) continue;
       constexpr double swallowed = 0.03;  // what eps may take of an update
       const double size = norm / std::sqrt(static_cast<double>(p.size()));
-      pool({.quantity = CoordQuantity::setting, .what = "eps of " + name, .role = p.role, .harmless = swallowed}, u.eps / size);
+      pool({.quantity = CoordQuantity::setting, .what = name + ", eps", .role = p.role, .harmless = swallowed}, u.eps / size);
     }
   }
 

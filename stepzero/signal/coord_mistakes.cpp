@@ -75,8 +75,8 @@ std::vector<CoordMistake> name_mistakes(const Coord& c) {
   const Off keys = p.tensors(Q::effect, is_key);
   const Off queries = p.tensors(Q::effect, [](Role r) { return is_matrix(r) && !is_key(r); });
   const Off head = p.tensors(Q::effect, [](Role r) { return r == Role::head; });
-  const Off decay = p.off(Q::setting, [](const CoordRow& r) { return r.what.starts_with("decay of "); });
-  const Off eps = p.off(Q::setting, [](const CoordRow& r) { return r.what.starts_with("eps of "); });
+  const Off decay = p.off(Q::setting, [](const CoordRow& r) { return r.what.ends_with(", decay"); });
+  const Off eps = p.off(Q::setting, [](const CoordRow& r) { return r.what.ends_with(", eps"); });
   const Off logits = p.named(Q::start, "logits"), scores = p.named(Q::start, "scores"), scores_change = p.named(Q::change, "scores");
   const Off embeddings = p.tensors(Q::start, is_table), inside = p.named(Q::start, "blocks");
 
