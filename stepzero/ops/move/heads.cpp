@@ -27,7 +27,9 @@ struct State {
   Square inverse;
   Index group;
   std::vector<std::vector<double>> rates;  // of the chain's parameters
-  std::size_t value;                       // which input the values are; inputs.size(): none
+  Square K_q, K_k;
+  std::size_t query, key;  // which inputs they are, if what is between them and the attention is linear; else inputs.size()
+  std::size_t value;       // which input the values are
 };
 
 const Attention& attention_of(const Chain& chain) { return std::get<Attention>(chain.nodes().back().op); }
