@@ -190,8 +190,8 @@ std::vector<WireChange> run(const State& s, std::span<const WireChange* const> d
   parallel_for(std::ssize(s.items), [&](Index i) {
     const Item& item = s.items[static_cast<std::size_t>(i)];
     Sums& to = sums[static_cast<std::size_t>(i)];
-    if (left.known) to.left = 2 * left_scores(s, item, dx);  // of both signs
     to = {std::vector<Square>(nodes, Square(tokens)), Square(tokens), Square(tokens)};
+    if (left.known) to.left = 2 * left_scores(s, item, dx);  // of both signs
     for (const double sign : {1.0, -1.0}) {
       std::vector<Tensor<double>> x(inputs);
       for (std::size_t k = 0; k < inputs; ++k) moved(item.in[k], *dx[k], sign, x[k]);
