@@ -27,7 +27,9 @@ struct State {
   Square inverse;
   Index group;
   std::vector<std::vector<double>> rates;  // of the chain's parameters
-  std::size_t value;                       // which input the values are; inputs.size(): none
+  Square K_q, K_k;
+  std::size_t query, key;  // which inputs they are, if what is between them and the attention is linear; else inputs.size()
+  std::size_t value;       // which input the values are
 };
 
 const Attention& attention_of(const Chain& chain) { return std::get<Attention>(chain.nodes().back().op); }
@@ -188,8 +190,8 @@ std::vector<WireChange> run(const State& s, std::span<const WireChange* const> d
   parallel_for(std::ssize(s.items), [&](Index i) {
     const Item& item = s.items[static_cast<std::size_t>(i)];
     Sums& to = sums[static_cast<std::size_t>(i)];
-    if (left.known) to.left = 2 * left_scores(s, item, dx);  // of both signs
     to = {std::vector<Square>(nodes, Square(tokens)), Square(tokens), Square(tokens)};
+    if (left.known) to.left = 2 * left_scores(s, item, dx);  // of both signs
     for (const double sign : {1.0, -1.0}) {
       std::vector<Tensor<double>> x(inputs);
       for (std::size_t k = 0; k < inputs; ++k) moved(item.in[k], *dx[k], sign, x[k]);
