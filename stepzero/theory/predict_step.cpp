@@ -232,6 +232,7 @@ class StepWalk {
       const double own = inner(Square::of(x[0]->K), Square::of(gradient(i))) * static_cast<double>(std::get<Linear>(node.op).in);
       squares.push_back(gram.squares > 0 ? norm * norm * own / gram.squares : 0);
       door.drawn = movers_[static_cast<std::size_t>(node.inputs[0])].drawn.get();
+      door.drawn_from = movers_[static_cast<std::size_t>(node.inputs[0])].drawn_from;
     }
     if (!node.inputs.empty()) door.tables = movers_[static_cast<std::size_t>(node.inputs[0])].tables;
     if (std::holds_alternative<TokenEmbedding>(node.op) && tied(i)) door.more = logits_.row_squares;
@@ -342,7 +343,12 @@ class StepWalk {
             ? move_heads(batch_, std::move(nodes), from, updates, gradient(last), last, options_.effort)
             : move_pointwise(batch_, std::move(nodes), from, gradient(last), channels_of(graph_.nodes[last].op), last, options_.effort);
     movers_[last].drawn = mover.drawn;
-    for (std::size_t k = 0; k < part.from.size(); ++k) refine(part.from[k], mover.decreases[k], mover.directs[k]);
+    if (part.kind == StepPart::Kind::pointwise) {
+      double noise = 0;
+      for (const DrawnFrom& f : from) noise = std::max(noise, f.stem != nullptr ? f.stem->f.noise : f.wire->f.noise);
+      movers_[last].drawn_from = noise;
+    }
+    for (std::size_t k = 0; k < part.from.size(); ++k) refine(part.from[k], mover.decreases[k], mover.directs[k], step);
     for (std::size_t r = 0; r < factors_.size(); ++r) {
       std::vector<WireChange> inputs;
       std::vector<const WireChange*> x;
@@ -428,10 +434,21 @@ class StepWalk {
   }
 
   // What drawn channels say of a matrix in front of them.
-  void refine(std::size_t i, double decrease, double direct) {
-    if (!movers_[i].matrix || movers_[i].matrix->weight.rule == Update::Rule::sgd || !(decrease > 0)) return;
+  void refine(std::size_t i, double decrease, double direct, StepSignal& step) {
+    if (!movers_[i].matrix || !(decrease > 0)) return;
     Told& to = moves_[static_cast<std::size_t>(graph_.nodes[i].params[0].param)];
-    to.squares += (direct - movers_[i].params[0].direct) * static_cast<double>(channels_of(graph_.nodes[i].op));
+    const Update::Rule rule = movers_[i].matrix->weight.rule;
+    const double told = movers_[i].matrix->direct.decrease;
+    // of SGD the norm of the gradient is known better
+    const double known = rule == Update::Rule::sgd ? told / decrease : 1;
+    if (rule != Update::Rule::polar)
+      to.squares += (known * direct - movers_[i].params[0].direct) * static_cast<double>(channels_of(graph_.nodes[i].op));
+    if (rule != Update::Rule::polar) {
+      const double rate = movers_[i].matrix->weight.rate, rate_b = movers_[i].matrix->bias.rate;
+      const double of_bias = movers_[i].params.size() > 1 ? movers_[i].params[1].direct : 0;
+      step.wires[i].direct.predicted = std::sqrt(std::max(rate * rate * known * direct + rate_b * rate_b * of_bias, 0.0));
+    }
+    if (rule == Update::Rule::sgd) return;
     for (auto& [node, old] : to.parts) {
       if (node != i) continue;
       to.decrease += decrease - old;

@@ -414,7 +414,10 @@ Findings law_of_branch(const Branch& b, const Update& u, const Before& before, i
     wires[k].width = b.widths[k];
     wires[k].f.noise = 2 / static_cast<double>(n);
     const Update list[] = {u};
-    movers.push_back(move(op, MoveDoor{.batch = batch, .x = from, .y = wires[k], .G = gradients[k], .theta = law, .updates = list}));
+    movers.push_back(move(
+        op,
+        MoveDoor{
+            .batch = batch, .x = from, .y = wires[k], .G = gradients[k], .theta = law, .updates = list, .tensor = static_cast<int>(k)}));
     const WireChange* const in[] = {&input};
     changes.push_back(movers[k].run(in, 1));
   }

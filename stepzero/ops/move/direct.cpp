@@ -128,7 +128,13 @@ Direct sgd(const Update& u, const MatrixUse& x) {
   Direct out;
   const double a = u.times * x.n_in, overlap = inner(x.K, x.G);
   out.A = a * x.K;
-  out.R = (a * a * x.noise / x.n_out) * (overlap * x.K + between(x.K, x.G));  // (2)
+  if (x.grams.empty()) {
+    out.R = (a * a * x.noise / x.n_out) * (overlap * x.K + between(x.K, x.G));  // (2)
+  } else {
+    Square mean(x.K.tokens());
+    for (const Square& gram : x.grams) mean += (1 / static_cast<double>(x.grams.size())) * between(gram, x.G);
+    out.R = (a * a / x.n_out) * (mean - between(x.K, x.G));
+  }
   out.norm2 = u.times * u.times * x.n_in * overlap;
   out.decrease = a * overlap;
   return out;

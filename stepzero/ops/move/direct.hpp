@@ -59,9 +59,10 @@ struct MatrixUse {
   Square K, G;   // of the input, and of the gradient of the output
   Square whole;  // of the gradient of all outputs of the tensor, of which G may be a part; empty: G
   double n_in = 1, n_out = 1, whole_out = 1;
-  double noise = 0;     // of the input's Gram matrix: as that of 1 / noise channels, at least 1 / n_in
-  double noise_up = 0;  // of that of the output's gradient
-  double lean = 1;      // sign: E |x.d| of the channels as they are, over that of normal ones
+  double noise = 0;                // of the input's Gram matrix: as that of 1 / noise channels, at least 1 / n_in
+  double noise_up = 0;             // of that of the output's gradient
+  std::vector<Square> grams = {};  // of draws of the input, where they are known: SGD feels their square
+  double lean = 1;                 // sign: E |x.d| of the channels as they are, over that of normal ones
 };
 
 Direct direct(const Update& update, const MatrixUse& use);

@@ -5,6 +5,7 @@
 //
 // An op without one is refused by name. Ops that have no closed form draw channels or heads and run their own forward and backward.
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,6 +34,7 @@ struct MoveDoor {
   std::span<const double> squares = {};    // E ||dtheta||^2 of the parts that the node uses, if known better than by the kernels; 0: not
   const Tensor<double>* drawn = nullptr;   // channels of the input as its maker has drawn them, (T, any number); null: they are normal
   std::span<const TableMove> tables = {};  // whose rows the input is the sum of
+  std::optional<double> drawn_from = {};   // noise of what those channels were drawn from
   std::span<const double> more = {};       // tables: for each token, what other uses add to the square of its row's gradient
   double noise_up = 0;                     // of the Gram matrix of the gradient
   int tensor = -1;                         // of the checkpoint, which the first parameter is in
@@ -52,8 +54,9 @@ struct Mover {
   std::function<WireChange(std::span<const WireChange* const>, double factor)> run;
   std::vector<ParameterMove> params;
   std::shared_ptr<const Tensor<double>> drawn = nullptr;  // channels of the output, if it has drawn them
-  std::shared_ptr<const MatrixMove> matrix = nullptr;     // of a matrix
-  std::vector<TableMove> tables = {};                     // whose rows are the output
+  std::optional<double> drawn_from = {};
+  std::shared_ptr<const MatrixMove> matrix = nullptr;  // of a matrix
+  std::vector<TableMove> tables = {};                  // whose rows are the output
 };
 
 // An input of ops that are drawn together.

@@ -18,6 +18,16 @@ double column_dot(const Tensor<double>& a, const Tensor<double>& b, Index c) {
 
 }  // namespace
 
+// A root of F F', (T, T).
+Square square_root(const Tensor<float>& F) {
+  Tensor<double> wide(F.rows(), F.cols());
+  for (Index j = 0; j < F.size(); ++j) wide.data()[j] = static_cast<double>(F.data()[j]);
+  if (F.rows() == F.cols()) return Square::from(F.rows(), [&](Index t, Index s) { return wide(t, s); });
+  Square gram(F.rows());
+  gemm<double>(Trans::no, Trans::yes, 1.0, wide.view(), wide.view(), 0.0, gram.view());
+  return root_of(gram);
+}
+
 Tensor<double> normal_columns(std::uint64_t place, const char* name, Index draw, Index rows, Index columns, bool matched) {
   const Tensor<float> z = node_normals(place, name, draw, rows, columns);
   Tensor<double> out(rows, columns);

@@ -13,6 +13,8 @@ namespace stepzero {
 
 // Independent normal columns, (rows, columns), with the identity as their own covariance where there are at least twice as many.
 Tensor<double> normal_columns(std::uint64_t place, const char* name, Index draw, Index rows, Index columns, bool matched);
+// A root of F F', (T, T).
+Square square_root(const Tensor<float>& F);
 // m z
 Tensor<double> times(const Square& m, const Tensor<double>& z);
 // a a' / columns, a b' / columns

@@ -27,7 +27,7 @@ struct State {
   Square inverse;
   Index group;
   std::vector<std::vector<double>> rates;  // of the chain's parameters
-  std::size_t value;  // which input the values are; inputs.size(): none
+  std::size_t value;                       // which input the values are; inputs.size(): none
 };
 
 const Attention& attention_of(const Chain& chain) { return std::get<Attention>(chain.nodes().back().op); }
@@ -114,6 +114,65 @@ Chain::Parameters stepped(const State& s, const Item& item, double step) {
   return out;
 }
 
+// What is left of q and k (knows neither channel nor gradient) changes scores by a number that tokens that are alike share: few heads
+// tell its mean square badly, but it is known.
+struct LeftScores {
+  bool known = false;
+  double expected = 0;  // c^2 dk (N_q,tt K_k,jj + K_q,tt N_k,jj), mean over visible pairs
+
+  LeftScores(const State& s, std::span<const WireChange* const> dx) {
+    const Attention& op = s.op;
+    if (s.query >= dx.size() || s.key >= dx.size()) return;
+    known = true;
+    const Square &q = *dx[s.query]->channels->left, &k = *dx[s.key]->channels->left;
+    const auto square = [](const Square& left, Index t) {
+      double sum = 0;
+      for (Index i = 0; i < left.tokens(); ++i) sum += left(t, i) * left(t, i);
+      return sum;
+    };
+    double pairs = 0;
+    for (Index t = 0; t < s.batch->tokens(); ++t) {
+      const Index first = t - s.batch->position(t);
+      const auto see = op.visible(s.batch->position(t), s.batch->length);
+      const double n_q = square(q, t);
+      for (Index j = see.begin; j < see.end; ++j) {
+        expected += n_q * s.K_k(first + j, first + j) + s.K_q(t, t) * square(k, first + j);
+        pairs += 1;
+      }
+    }
+    expected *= op.scale * op.scale * static_cast<double>(op.key_dim) / pairs;
+  }
+};
+
+// The same as it was drawn, as a sum of squares.
+double left_scores(const State& s, const Item& item, std::span<const WireChange* const> dx) {
+  std::vector<Tensor<double>> x;
+  for (std::size_t k = 0; k < dx.size(); ++k) {
+    x.push_back(k == s.query || k == s.key ? times(*dx[k]->channels->left, item.in[k].z) : copy_of(item.before.x[k]));
+  }
+  const Chain::Values left = item.chain.forward(std::move(x));  // linear but for the attention itself
+  const std::size_t last = item.chain.nodes().size() - 1;
+  const Attention& op = attention_of(item.chain);
+  const Index length = s.batch->length, group = op.heads / op.kv_heads, dk = op.key_dim;
+  double sum = 0;
+  Tensor<double> scores(length, length);
+  for (Index i = 0; i < s.batch->sequences; ++i) {
+    for (Index h = 0; h < op.heads; ++h) {
+      const auto add = [&](const Chain::Values& q, const Chain::Values& k, double beta) {
+        gemm<double>(Trans::no, Trans::yes, op.scale, item.chain.input_of(q, last, 0).block(i * length, length, h * dk, dk),
+                     item.chain.input_of(k, last, 1).block(i * length, length, h / group * dk, dk), beta, scores.view());
+      };
+      add(left, item.before, 0);
+      add(item.before, left, 1);
+      for (Index t = 0; t < length; ++t) {
+        const auto see = op.visible(t, length);
+        for (Index j = see.begin; j < see.end; ++j) sum += scores(t, j) * scores(t, j);
+      }
+    }
+  }
+  return sum;
+}
+
 std::vector<WireChange> run(const State& s, std::span<const WireChange* const> dx, double factor) {
   const std::size_t inputs = dx.size(), nodes = s.items[0].chain.nodes().size();
   const Index tokens = s.batch->tokens();
@@ -122,12 +181,14 @@ std::vector<WireChange> run(const State& s, std::span<const WireChange* const> d
   struct Sums {
     std::vector<Square> size;
     Square Y, response;
-    double scores = 0, visible = 0;
+    double scores = 0, visible = 0, left = 0;
   };
   std::vector<Sums> sums(s.items.size());
+  const LeftScores left(s, dx);
   parallel_for(std::ssize(s.items), [&](Index i) {
     const Item& item = s.items[static_cast<std::size_t>(i)];
     Sums& to = sums[static_cast<std::size_t>(i)];
+    if (left.known) to.left = 2 * left_scores(s, item, dx);  // of both signs
     to = {std::vector<Square>(nodes, Square(tokens)), Square(tokens), Square(tokens)};
     for (const double sign : {1.0, -1.0}) {
       std::vector<Tensor<double>> x(inputs);
@@ -179,28 +240,20 @@ std::vector<WireChange> run(const State& s, std::span<const WireChange* const> d
   const double share = 1 / static_cast<double>(s.items.size());
   std::vector<WireChange> out(nodes);
   Square Y(tokens);
-  double scores = 0, visible = 0;
+  double scores = 0, visible = 0, drawn = 0;
   for (WireChange& y : out) y = {.response = Square(tokens), .size = Square(tokens), .stretch = Square(tokens)};
   for (const Sums& i : sums) {
     for (std::size_t n = 0; n < nodes; ++n) out[n].size += share * i.size[n];
     Y += share * i.Y;
     out.back().response += share * i.response;
     scores += i.scores;
+    drawn += i.left;
     visible += i.visible;
   }
   out.back().stretch = Y * s.inverse;
-  out.back().scores = std::sqrt(scores / visible);
+  const double rest = (scores - drawn) / visible;
+  out.back().scores = std::sqrt(left.known ? std::max(rest, 0.0) + left.expected : scores / visible);
   return out;
-}
-
-// A root of F F', (T, T).
-Square square_root(const Tensor<float>& F) {
-  Tensor<double> wide(F.rows(), F.cols());
-  for (Index j = 0; j < F.size(); ++j) wide.data()[j] = static_cast<double>(F.data()[j]);
-  if (F.rows() == F.cols()) return Square::from(F.rows(), [&](Index t, Index s) { return wide(t, s); });
-  Square gram(F.rows());
-  gemm<double>(Trans::no, Trans::yes, 1.0, wide.view(), wide.view(), 0.0, gram.view());
-  return root_of(gram);
 }
 
 }  // namespace
@@ -247,7 +300,9 @@ std::vector<std::vector<ParameterMove>> update_gains(State& s, std::span<const s
         for (Index c = 0; c < to.size(); ++c) {
           double g = 0;
           for (std::size_t i = first; i < first + together; ++i) g += s.items[i].gradients[n][k].data()[c];
-          const double x = u.rule == Update::Rule::sgd ? u.times * g : u.rule == Update::Rule::sign && g != 0 ? g / (std::abs(g) + u.eps) : 0;
+          const double x = u.rule == Update::Rule::sgd              ? u.times * g
+                           : u.rule == Update::Rule::sign && g != 0 ? g / (std::abs(g) + u.eps)
+                                                                    : 0;
           const double share = static_cast<double>(together) / static_cast<double>(count);
           move.norm2 += share * x * x;
           move.decrease += share * x * g;
@@ -262,7 +317,8 @@ std::vector<std::vector<ParameterMove>> update_gains(State& s, std::span<const s
 
 }  // namespace
 
-ChainMover move_heads(const Batch& batch, std::vector<ChainNode> nodes, std::span<const DrawnFrom> inputs, std::span<const std::vector<Update>> updates, const Kernel& G, std::uint64_t place, double effort) {
+ChainMover move_heads(const Batch& batch, std::vector<ChainNode> nodes, std::span<const DrawnFrom> inputs,
+                      std::span<const std::vector<Update>> updates, const Kernel& G, std::uint64_t place, double effort) {
   const Attention op = std::get<Attention>(nodes.back().op);
   const Index group = op.heads / op.kv_heads, tokens = G.tokens();
   // which input each side of the attention comes from
@@ -274,9 +330,14 @@ ChainMover move_heads(const Batch& batch, std::vector<ChainNode> nodes, std::spa
   }
   const auto least = std::max<Index>(static_cast<Index>(effort * 48) / group, 2 * op.kv_heads);
   const Index models = (least + op.kv_heads - 1) / op.kv_heads, count = models * op.kv_heads;
-  auto s = std::make_shared<State>(State{op, &batch, {}, {}, {}, group, {}, 0});
+  auto s = std::make_shared<State>(State{op, &batch, {}, {}, {}, group, {}, {}, {}, inputs.size(), inputs.size(), 0});
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     if (side[k] == 2) s->value = k;
+    const bool norms = std::ranges::any_of(
+        nodes, [](const ChainNode& n) { return !std::holds_alternative<Rotary>(n.op) && !std::holds_alternative<Attention>(n.op); });
+    if (norms || side[k] == 2) continue;
+    (side[k] == 0 ? s->query : s->key) = k;
+    (side[k] == 0 ? s->K_q : s->K_k) = Square::of(inputs[k].wire->K);
   }
   const Square up = (1 / std::sqrt(static_cast<double>(op.channels()))) * root_of(Square::of(G));
   std::vector<KernelDraw> stems;
@@ -343,7 +404,7 @@ ChainMover move_heads(const Batch& batch, std::vector<ChainNode> nodes, std::spa
           whole += static_cast<double>(d.cols()) * covariance(d.view(), d.view());
         }
       }
-      polar[k][static_cast<std::size_t>(j)] = polar_response(m->weight, m->use.K, whole, m->use.n_in, m->use.n_out);
+      polar[k][static_cast<std::size_t>(j)] = polar_response(m->weight, m->use.K, whole, m->use.n_in, m->use.whole_out);
     }
   }
   parallel_for(count, [&](Index i) {

@@ -12,8 +12,8 @@
 namespace stepzero {
 
 // The last node is the attention, the others what is in front of it. updates: of every node's parameters, the gains of heads.
-ChainMover move_heads(const Batch& batch, std::vector<ChainNode> nodes, std::span<const DrawnFrom> inputs, std::span<const std::vector<Update>> updates,
-                      const Kernel& G, std::uint64_t place, double effort);
+ChainMover move_heads(const Batch& batch, std::vector<ChainNode> nodes, std::span<const DrawnFrom> inputs,
+                      std::span<const std::vector<Update>> updates, const Kernel& G, std::uint64_t place, double effort);
 
 // The op for some of the heads, if it works head by head and can stand in front of an attention; else empty.
 std::optional<AnyOp> for_heads(const AnyOp& op, Index heads);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "stepzero/ops/kernel_draw.hpp"
 #include "stepzero/ops/move/vectors.hpp"
 
 namespace stepzero {
@@ -17,6 +18,20 @@ double share_below(const Direct& d, const Update& u, double norm2, double entrie
   (void)d;
   const double deviation = std::sqrt(norm2 / entries);
   return deviation > 0 ? std::erf(u.eps / (deviation * std::numbers::sqrt2)) : 1;
+}
+
+// Gram matrices of draws of a wire.
+std::vector<Square> drawn_grams(const DownWire& x, Index length, std::uint64_t place) {
+  constexpr Index draws = 16;
+  const KernelDraw draw(x, x.f.noise, length, place);
+  std::vector<Square> out;
+  for (Index i = 0; i < draws; ++i) {
+    const Tensor<float> F = draw.root(i);
+    Tensor<double> wide(F.rows(), F.cols());
+    for (Index j = 0; j < F.size(); ++j) wide.data()[j] = static_cast<double>(F.data()[j]);
+    gemm<double>(Trans::no, Trans::yes, 1.0, wide.view(), wide.view(), 0.0, out.emplace_back(F.rows()).view());
+  }
+  return out;
 }
 
 // E sqrt(x' G x) of drawn channels over that of normal ones.
@@ -58,6 +73,8 @@ Mover move(const Linear& op, const MoveDoor& p) {
             .noise_up = p.noise_up};
   m->tensor = p.tensor;
   m->weight = p.updates[0];
+  if (p.drawn_from.has_value()) m->use.noise = *p.drawn_from + 1 / m->use.n_in;
+  if (m->weight.rule == Update::Rule::sgd && p.drawn == nullptr) m->use.grams = drawn_grams(x, p.batch.length, p.place);
   if (op.bias) m->bias = p.updates[static_cast<std::size_t>(op.pieces)];
   m->root = root_of(m->use.K);
   m->w = m->use.n_in * p.theta[0].second_moment();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "stepzero/ops/kernel_draw.hpp"
 #include "stepzero/ops/move/drawn.hpp"
 
 namespace stepzero {
@@ -115,6 +116,17 @@ ChainMover move_pointwise(const Batch& batch, std::vector<ChainNode> nodes, std:
   s->blocks.resize(static_cast<std::size_t>(count));
   std::vector<Square> roots;
   for (const DrawnFrom& from : inputs) roots.push_back(root_of(Square::of(from.wire->K)));
+  std::vector<std::vector<Square>> stems(inputs.size());  // roots of draws of what the matrices read, one for each block
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    if (inputs[k].matrix == nullptr) continue;
+    if (k > 0 && inputs[k].stem == inputs[k - 1].stem) {
+      stems[k] = stems[k - 1];
+      continue;
+    }
+    const DownWire& stem = inputs[k].stem != nullptr ? *inputs[k].stem : *inputs[k].wire;
+    const KernelDraw draw(stem, stem.f.noise, batch.length, inputs[k].place);
+    for (Index b = 0; b < count; ++b) stems[k].push_back(square_root(draw.root(b)));
+  }
   const Square up = (1 / std::sqrt(static_cast<double>(width))) * root_of(Square::of(G));
   auto drawn = std::make_shared<Tensor<double>>(tokens, columns * count);
   parallel_for(count, [&](Index b) {
@@ -138,8 +150,8 @@ ChainMover move_pointwise(const Batch& batch, std::vector<ChainNode> nodes, std:
         polar = inputs[k].matrix->direct.A;
         rest = root_of(inputs[k].matrix->direct.R);
       }
-      prepare(in, inputs[k].matrix, nullptr, polar, rest, inputs[k].matrix != nullptr ? inputs[k].matrix->use.noise : 0, place,
-              draw + static_cast<Index>(k));
+      const Square* own = inputs[k].matrix != nullptr && polar.empty() ? &stems[k][static_cast<std::size_t>(b)] : nullptr;
+      prepare(in, inputs[k].matrix, own, polar, rest, 0, place, draw + static_cast<Index>(k));
     }
     const Tensor<double>& y = block.before.y.back();
     for (Index t = 0; t < tokens; ++t) std::copy_n(y.view().row(t), columns, drawn->view().row(t) + b * columns);
@@ -153,6 +165,18 @@ ChainMover move_pointwise(const Batch& batch, std::vector<ChainNode> nodes, std:
     }
     out.directs.push_back(square);
     pull *= static_cast<double>(width) / s->columns;
+    if (const MatrixMove* m = inputs[k].matrix; m != nullptr && m->weight.rule == Update::Rule::polar && m->weight.moves()) {
+      // of as many channels as the tensor has
+      pull = 0;
+      for (std::size_t b = 0; b < s->blocks.size(); ++b) {
+        const Tensor<double>& d = s->blocks[b].in[k].d;
+        const Index n = std::min(width, d.cols());
+        const View<const double> some = d.view().columns(0, n);
+        const Square G = static_cast<double>(width) * covariance(some, some);
+        const Square K = between(stems[k][b], Square::one(tokens));
+        pull += inner(polar_response(m->weight, K, G, m->use.n_in, static_cast<double>(width)), G) / static_cast<double>(s->blocks.size());
+      }
+    }
     const double normal = inputs[k].matrix != nullptr ? inputs[k].matrix->direct.decrease : 0;
     s->lean.push_back(normal > 0 ? pull / normal : 1);
     out.decreases.push_back(pull);
