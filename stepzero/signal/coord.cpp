@@ -49,7 +49,7 @@ bool is_all_zero(const CoordRow& row) {
   return row.zero || std::ranges::any_of(row.values, [](double v) { return v == 0; });
 }
 
-// A few draws know little of their own scatter: that of all rows of a kind stands beside it, as if from so many draws more.
+// A few draws know little of their own scatter: where it is small, that of all rows of a kind counts too, as if from so many draws more.
 void steady(Coord& coord, CoordQuantity quantity) {
   constexpr double borrowed = 4;
   Running all;
@@ -59,7 +59,7 @@ void steady(Coord& coord, CoordQuantity quantity) {
   for (CoordRow& r : coord.rows) {
     if (r.quantity != quantity || is_all_zero(r)) continue;
     const double own = static_cast<double>(r.draws[0].size()) - 1;
-    r.error = std::sqrt((own * r.error * r.error + borrowed * all.mean) / (own + borrowed));
+    r.error = std::max(r.error, std::sqrt((own * r.error * r.error + borrowed * all.mean) / (own + borrowed)));
   }
 }
 
