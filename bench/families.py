@@ -40,12 +40,10 @@ def medium(config):
 
 
 def error(value, relative=True):
-    """Net of the noise; None where nothing is to be told: no measurement, or a gradient that is rounding noise (biases of keys)."""
+    """Net of the noise; None where there is nothing to tell."""
     if not value or value.get("predicted") is None or not value.get("measured"):
         return None
     scale = abs(value["measured"]) if relative else 1
-    if relative and abs(value["measured"]) < 1e-6:
-        return None
     off = (value["predicted"] - value["measured"]) / scale
     return math.sqrt(max(0, off**2 - ((value.get("stderr") or 0) / scale) ** 2))
 
@@ -74,7 +72,7 @@ def errors(signal):
         out["E[δ²]"].append(error((node.get("backward") or {}).get("second_moment")))
     for p in together(signal["parameters"]):
         scores = any(word in p["name"] for word in OF_SCORES)
-        if len(p["shape"]) > 1:  # of vectors docs/accuracy.md judges nothing
+        if len(p["shape"]) > 1:  # of vectors, some of whose gradients are rounding noise, docs/accuracy.md judges nothing
             out["q, k weights" if scores else "weights"].append(error(p["gradient_norm"]))
     out["loss"].append(error(signal["loss"], relative=False))
     out["global norm"].append(error(signal["gradient_norm"]))
