@@ -97,7 +97,7 @@ Svd svd(View<const float> m, Index count) {
   return out;
 }
 
-Tensor<float> root(const Kernel& K, double scale, double least) {
+Tensor<float> root(const Kernel& K, double scale) {
   const Index n = K.tokens();
   Matrix a(n, n);
   std::vector<double> diagonal(static_cast<std::size_t>(n));
@@ -107,7 +107,7 @@ Tensor<float> root(const Kernel& K, double scale, double least) {
   }
   for (Index j = 0; j < n; ++j) {
     double* row = a.view().row(j);
-    if (!(row[j] > least * diagonal[static_cast<std::size_t>(j)])) {
+    if (!(row[j] > 1e-10 * diagonal[static_cast<std::size_t>(j)])) {
       std::fill(row + j, row + n, 0.0);
       continue;
     }

@@ -21,9 +21,7 @@ struct Svd {
 Svd svd(View<const float> m, Index count);
 inline Svd svd(View<const float> m) { return svd(m, m.rows); }
 
-// U, upper triangular, with U' U = scale^2 K, for a K that may be singular: a direction that is not there gets an empty row. `least`: how
-// much of a token's square its own direction must have. Where entries of K are off by that share, what is less is nothing but error,
-// and error over its root would be far more.
-Tensor<float> root(const Kernel& K, double scale, double least = 1e-10);
+// U, upper triangular, with U' U = scale^2 K, for a K that may be singular: a direction that is not there gets an empty row.
+Tensor<float> root(const Kernel& K, double scale);
 
 }  // namespace stepzero::kernels
