@@ -4,6 +4,7 @@
 import json
 import math
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,7 @@ SIZES = {
     2000: ("vocab_size",),
     128: ("max_position_embeddings", "n_positions", "max_seq_len"),
 }
-OF_SCORES = ("q_proj", "k_proj", "q_norm", "k_norm", "q_lin", "k_lin", "self.query", "self.key")
+OF_SCORES = ("q_proj", "k_proj", "q_lin", "k_lin", "self.query", "self.key")
 BY_LAYER = ("layer_types", "no_rope_layers", "mlp_only_layers", "attention_types")
 BOUNDS = {"E[x²]": (0.01, 0.04), "E[δ²]": (0.01, 0.05), "weights": (0.015, 0.06), "q, k weights": (0.04, 0.15), "loss": (0.005, 0.03),
           "global norm": (0.01, 0.04)}
@@ -39,14 +40,29 @@ def medium(config):
 
 
 def error(value, relative=True):
-    """Net of the noise; None where nothing is to be told: no measurement, or a gradient that is rounding noise (biases of keys)."""
+    """Net of the noise; None where there is nothing to tell."""
     if not value or value.get("predicted") is None or not value.get("measured"):
         return None
     scale = abs(value["measured"]) if relative else 1
-    if relative and abs(value["measured"]) < 1e-6:
-        return None
     off = (value["predicted"] - value["measured"]) / scale
     return math.sqrt(max(0, off**2 - ((value.get("stderr") or 0) / scale) ** 2))
+
+
+def together(parameters):
+    """The experts of a layer as one tensor: which of them the tokens take is another matter in every draw."""
+    out = {}
+    for p in parameters:
+        name = re.sub(r"experts\.\d+", "experts", p["name"])
+        value = p["gradient_norm"]
+        if name not in out or value.get("predicted") is None or not value.get("measured"):
+            out[name] = {**p, "name": name, "gradient_norm": dict(value)}
+            continue
+        sum_ = out[name]["gradient_norm"]
+        noise = sum_["stderr"] * sum_["measured"] + value["stderr"] * value["measured"]  # as if all were off together
+        for key in ("predicted", "measured"):
+            sum_[key] = math.hypot(sum_[key], value[key])
+        sum_["stderr"] = noise / sum_["measured"]
+    return out.values()
 
 
 def errors(signal):
@@ -54,9 +70,9 @@ def errors(signal):
     for node in signal["nodes"]:
         out["E[x²]"].append(error(node["forward"].get("second_moment")))
         out["E[δ²]"].append(error((node.get("backward") or {}).get("second_moment")))
-    for p in signal["parameters"]:
+    for p in together(signal["parameters"]):
         scores = any(word in p["name"] for word in OF_SCORES)
-        if len(p["shape"]) > 1 or scores:
+        if len(p["shape"]) > 1:  # of vectors, some of whose gradients are rounding noise, docs/accuracy.md judges nothing
             out["q, k weights" if scores else "weights"].append(error(p["gradient_norm"]))
     out["loss"].append(error(signal["loss"], relative=False))
     out["global norm"].append(error(signal["gradient_norm"]))

@@ -443,13 +443,16 @@ def _expert_stacks(names, count, width, ffn):
     return [[first, last], uses]
 
 
-def shared_expert(x, routed, ffn, name, act="silu"):
-    """What experts made, and what a gated feed-forward beside them makes of every token. ffn 0: there is none."""
+def shared_expert(x, routed, ffn, name, act="silu", gate=""):
+    """What experts made, and what a gated feed-forward beside them makes of every token. ffn 0: there is none; gate: the matrix of one row whose sigmoid says how much of it a token gets."""
     if ffn == 0:
         return routed
-    gate = function(linear(x, ffn, name=name + "gate_proj", role="ffn_gate", label="ffn.shared.gate"), act, label="ffn.shared.act")
+    g = function(linear(x, ffn, name=name + "gate_proj", role="ffn_gate", label="ffn.shared.gate"), act, label="ffn.shared.act")
     up = linear(x, ffn, name=name + "up_proj", role="ffn_in", label="ffn.shared.up")
-    out = linear(multiply(gate, up, label="ffn.shared.product"), _channels(x), name=name + "down_proj", role="ffn_out", label="ffn.shared.out")
+    out = linear(multiply(g, up, label="ffn.shared.product"), _channels(x), name=name + "down_proj", role="ffn_out", label="ffn.shared.out")
+    if gate != "":
+        share = function(linear(x, 1, name=gate, role="router", label="ffn.shared.choice"), "sigmoid", label="ffn.shared.share")
+        out = multiply(out, repeat(share, _channels(x), label="ffn.shared.shares"), label="ffn.shared.taken")
     return add(routed, out, label="ffn.out")
 
 
@@ -479,6 +482,12 @@ def multiply(a, b, label=""):
     if _channels(a) != _channels(b):
         fail(f"these wires have {_channels(a)} and {_channels(b)} channels")
     return _add_node("multiply", label, "product", [a, b], [], [], [["width", _channels(a)]])
+
+
+def repeat(x, times, label=""):
+    """Every channel, so many times in a row: a gate of a head or of a token, for all channels that it is for."""
+    x = _wire(x)
+    return x if times == 1 else _add_node("repeat", label, "repeated", [x], [], [], [["width", _channels(x)], ["times", times]])
 
 
 def scale(x, factor, label=""):

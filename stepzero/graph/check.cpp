@@ -25,6 +25,8 @@ std::vector<Index> channels_wanted(const AnyOp& any) {
           return {op.heads * op.key_dim, op.kv_heads * op.key_dim, op.kv_heads * op.value_dim};
         } else if constexpr (std::is_same_v<T, Join>) {
           return {op.heads * op.own, op.shared};
+        } else if constexpr (std::is_same_v<T, Repeat>) {
+          return {op.width};
         } else if constexpr (std::is_same_v<T, Experts>) {
           return {op.width, op.routing.experts};
         } else if constexpr (std::is_same_v<T, CrossEntropy>) {

@@ -38,6 +38,8 @@ void visit_fields(O& op, F&& field) {
     field("width", op.width), field("skip_scale", op.skip_scale), field("branch_scale", op.branch_scale);
   } else if constexpr (std::is_same_v<T, Scale>) {
     field("width", op.width), field("factor", op.factor);
+  } else if constexpr (std::is_same_v<T, Repeat>) {
+    field("width", op.width), field("times", op.times);
   } else if constexpr (std::is_same_v<T, Gain>) {
     field("width", op.width), field("one", op.one);
   } else if constexpr (std::is_same_v<T, Softcap>) {

@@ -279,6 +279,8 @@ constexpr std::array preset_table = std::to_array<Preset>({
     {"mt5-large", R"({"model_type": "mt5", "d_model": 1024, "d_ff": 2816, "num_layers": 24, "num_decoder_layers": 24, "num_heads": 16})"},
     {"mt5-xl", R"({"model_type": "mt5", "d_model": 2048, "d_ff": 5120, "num_layers": 24, "num_decoder_layers": 24, "num_heads": 32})"},
     {"mt5-xxl", R"({"model_type": "mt5", "d_model": 4096, "d_ff": 10240, "num_layers": 24, "num_decoder_layers": 24, "num_heads": 64})"},
+    {"qwen1.5-moe-a2.7b", R"({"model_type": "qwen2_moe", "max_position_embeddings": 8192, "rope_theta": 1000000.0,
+      "sliding_window": 32768})"},
 });
 
 }  // namespace

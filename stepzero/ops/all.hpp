@@ -22,6 +22,7 @@
 #include "stepzero/ops/patch.hpp"
 #include "stepzero/ops/pixels.hpp"
 #include "stepzero/ops/position.hpp"
+#include "stepzero/ops/repeat.hpp"
 #include "stepzero/ops/residual.hpp"
 #include "stepzero/ops/rotary.hpp"
 #include "stepzero/ops/scale.hpp"
@@ -30,7 +31,7 @@ namespace stepzero {
 
 template <class... Phi>
 using OpList = std::variant<TokenEmbedding, LearnedPosition, SinusoidalPosition, Linear, LoraLinear, LayerNorm, RmsNorm, Multiply, Rotary,
-                            Attention, Dropout, Residual, Scale, Gain, Softcap, Clip, Join, Experts, PatchEmbedding, Pixels, Conv,
+                            Attention, Dropout, Residual, Scale, Gain, Softcap, Clip, Join, Repeat, Experts, PatchEmbedding, Pixels, Conv,
                             AveragePool, MaxPool, BatchNorm, Flatten, CrossEntropy, Elementwise<Phi>...>;
 
 using AnyOp = PhiList<OpList>;

@@ -54,13 +54,19 @@ KernelDraw::KernelDraw(const DownWire& x, double noise, Index length, std::uint6
     return;
   }
   // Putting tokens back to their sizes makes cosines smaller by rho (1 - rho^2) / (2 channels): they are drawn larger by as much.
+  // That is no longer a Gram matrix where tokens are nearly equal: a root can tell no less than what was added.
   const Correlation cosine(x.K);
-  const Kernel K = Kernel::from(x.K.tokens(), [&](Index t, Index s) {
+  const auto lost = [&](Index t, Index s) {
     const double rho = cosine(t, s);
-    const double lost = fixed_ * (1 - rho * rho) / 2 * drawn(x.f.jitter_at(std::max(t, s)));
-    return x.K(t, s) * std::min(1 + lost, 1 / std::max(std::abs(rho), 1e-9));
-  });
-  mean_root_ = kernels::root(K, 1);
+    return fixed_ * (1 - rho * rho) / 2 * drawn(x.f.jitter_at(std::max(t, s)));
+  };
+  const Kernel K = Kernel::from(
+      x.K.tokens(), [&](Index t, Index s) { return x.K(t, s) * std::min(1 + lost(t, s), 1 / std::max(std::abs(cosine(t, s)), 1e-9)); });
+  double least = 1e-10;
+  for (Index t = 0; t < x.K.tokens(); ++t) {
+    for (Index s = 0; s < t; ++s) least = std::max(least, std::abs(cosine(t, s)) * lost(t, s));
+  }
+  mean_root_ = kernels::root(K, 1, least);
 }
 
 Tensor<float> KernelDraw::root(Index i) const {

@@ -27,7 +27,6 @@ void Expansions::add(std::size_t wire, const Expansion& x) {
   for (const auto& [source, part] : x) {
     const auto [it, fresh] = of_[wire].emplace(source, part);
     if (fresh) continue;
-    if (it->second.orthogonal != part.orthogonal) it->second.orthogonal = -1;
     for (std::size_t t = 0; t < part.numbers.size(); ++t) it->second.numbers[t] += part.numbers[t];
   }
 }
@@ -58,28 +57,6 @@ Kernel Expansions::cross(const Expansion& x, const Expansion& y) const {
     }
     return sum;
   });
-}
-
-Matrix Expansions::overlap(const Expansion& x, const Expansion& y, Index tokens) const {
-  Matrix sum(tokens, tokens);
-  for (const auto& [source, part] : x) {
-    const auto it = y.find(source);
-    if (it == y.end()) continue;
-    for (Index t = 0; t < tokens; ++t) {
-      for (Index s = 0; s < tokens; ++s) {
-        sum(t, s) += part.numbers[static_cast<std::size_t>(t)] * it->second.numbers[static_cast<std::size_t>(s)] * sources_[source](t, s);
-      }
-    }
-  }
-  return sum;
-}
-
-std::map<int, Kernel> Expansions::by_wire(const Expansion& gradient) const {
-  std::map<int, Expansion> parts;
-  for (const auto& [source, part] : gradient) parts[part.orthogonal].emplace(source, part);
-  std::map<int, Kernel> out;
-  for (const auto& [wire, part] : parts) out.emplace(wire, cross(part, part).scaled(0.5));
-  return out;
 }
 
 }  // namespace stepzero

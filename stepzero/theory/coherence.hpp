@@ -6,9 +6,9 @@
 // Down       y = a x + b z:  K_y = a^2 K_x + b^2 K_z + 2 ab sym(C),  C_ts = E<x_t, z_s>/n = sum_i c_i(t) e_i(s) U_i(t, s)   (2)
 // Up         gradients of one wire from its several readers expand over what fresh matrices send back (W' d), and over the loss; those
 //            that came from one place along different sums add in amplitude, by the same rule                            (3)
-// Scalar     y = g x, one learned number: dg = sum_t <d_t, x_t>. Behind a norm of the wire w the gradient is orthogonal to w_t, so that of
-//            x counts what is orthogonal to it: E dg^2 = sum_j sum_ts e_j(t) e_j(s) D_j(t, s) <x_t - b_t w_t, x_s - b_s w_s>/n,
-//            b_t = <x_t, w_t> / <w_t, w_t>, over the sources D_j of the gradient                                          (4)
+// Scalar     y = g x, one learned number: dg = sum_t <d_t, x_t> hangs on what the gradient and x have in common (behind a norm of x it is
+// 0),
+//            of which an expansion over kernels knows nothing: no rule, its gradient is not told.
 // What single draws differ by is carried as if the wires were uncorrelated.
 // Derived in docs/derivations/residual.md
 #include <map>
@@ -24,7 +24,6 @@ class Expansions {
  public:
   struct Part {
     std::vector<double> numbers;  // one for each token
-    int orthogonal = -1;          // of a gradient: to this wire, whose norm it came through last; -1: to none, or to several
   };
   using Expansion = std::map<std::size_t, Part>;  // by source
 
@@ -49,10 +48,6 @@ class Expansions {
 
   // E<x_t, y_s> + E<y_t, x_s>; empty: they share nothing.
   [[nodiscard]] Kernel cross(const Expansion& x, const Expansion& y) const;
-  // E<x_t, y_s>
-  [[nodiscard]] Matrix overlap(const Expansion& x, const Expansion& y, Index tokens) const;
-  // The parts of an expansion that are orthogonal to one wire, as one kernel.
-  [[nodiscard]] std::map<int, Kernel> by_wire(const Expansion& gradient) const;
 
  private:
   std::vector<Expansion> of_;

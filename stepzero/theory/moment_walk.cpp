@@ -80,7 +80,8 @@ MomentWalk::MomentWalk(const Graph& graph, const Batch& batch, const NodeLaws& l
       spreads_(graph.nodes.size()),
       last_use_(graph.nodes.size(), 0),
       squares_(graph.params.size(), 0.0),
-      deviations_(graph.params.size(), 0.0) {
+      deviations_(graph.params.size(), 0.0),
+      untold_(graph.params.size(), false) {
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     for (const int wire : graph.nodes[i].inputs) last_use_[static_cast<std::size_t>(wire)] = i;
   }
@@ -145,27 +146,6 @@ void MomentWalk::restore(std::size_t i) {
   push(i);
 }
 
-// E dg^2 of one learned number.
-double MomentWalk::square_of_scalar(std::size_t i) const {
-  const auto wire = static_cast<std::size_t>(graph_.nodes[i].inputs[0]);
-  const auto& x = sources_->of(wire);
-  const Index tokens = batch_.tokens();
-  const Matrix K = sources_->overlap(x, x, tokens);
-  double sum = 0;
-  for (const auto& [behind, G] : gradient_sources_->by_wire(gradient_sources_->of(i))) {
-    const auto& w = sources_->of(behind < 0 ? wire : static_cast<std::size_t>(behind));
-    const Matrix O = sources_->overlap(x, w, tokens), W = sources_->overlap(w, w, tokens);
-    const auto along = [&](Index t) { return behind >= 0 && W(t, t) > 0 ? O(t, t) / W(t, t) : 0; };
-    for (Index t = 0; t < tokens; ++t) {
-      for (Index s = 0; s < tokens; ++s) {
-        const double left = K(t, s) - along(t) * O(s, t) - along(s) * O(t, s) + along(t) * along(s) * W(t, s);
-        sum += G(t, s) * left;  // (4)
-      }
-    }
-  }
-  return std::max(sum, 0.0);
-}
-
 void MomentWalk::down(const SeeDown& see) {
   for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
     end_if_stopped();
@@ -220,10 +200,9 @@ void MomentWalk::pull(std::size_t i) {
     if (!gradient_sources_) continue;
     const PassesOn how = passes_on(node, k, theta_[i]);
     const Kernel& G = pulled.dx[k].G;
-    auto gradient = how.linear ? Expansions::times(gradient_sources_->of(i), how, adjoints_[i].G, G) : gradient_sources_->fresh(G);
-    for (auto& [source, part] : gradient) part.orthogonal = how.by_token ? node.inputs[k] : part.orthogonal;
+    const auto gradient = how.linear ? Expansions::times(gradient_sources_->of(i), how, adjoints_[i].G, G) : gradient_sources_->fresh(G);
     meet(to, gradient);
-    if (how.learned) pulled.dtheta[0] = square_of_scalar(i);
+    if (how.learned) untold_[static_cast<std::size_t>(node.params[0].param)] = true;
   }
   double level = own.level;
   for (const DownWire* m : x) level += m->level();

@@ -47,12 +47,13 @@ class MomentWalk {
   // E ||dtheta||^2 of every parameter, and its standard deviation over draws: what the last way up has summed.
   [[nodiscard]] const std::vector<double>& squares() const { return squares_; }
   [[nodiscard]] const std::vector<double>& deviations() const { return deviations_; }
+  // Parameters whose gradient no rule covers: learned scalars between sums whose wires share sources.
+  [[nodiscard]] bool untold(std::size_t param) const { return untold_[param]; }
 
  private:
   void push(std::size_t i);
   void expand(std::size_t i);
   void meet(std::size_t to, const Expansions::Expansion& gradient);
-  [[nodiscard]] double square_of_scalar(std::size_t i) const;
   void pull(std::size_t i);
   void restore(std::size_t i);
   [[nodiscard]] bool kept(std::size_t i) const;
@@ -68,6 +69,7 @@ class MomentWalk {
   std::optional<Expansions> sources_, gradient_sources_;  // where sums have wires that share sources
   std::vector<std::size_t> last_use_;
   std::vector<double> squares_, deviations_;
+  std::vector<bool> untold_;
 };
 
 }  // namespace stepzero

@@ -175,7 +175,7 @@ class Recorder {
     if (length == 1) return;
     const auto& inputs = graph_.nodes[i].inputs;
     const auto before = inputs.empty() ? i : static_cast<std::size_t>(inputs[0]);
-    const bool same = before != i && m.K.same_up_to_scale(walk_.moment(before).K);  // a product with a matrix
+    const bool same = square > 0 && before != i && m.K.same_up_to_scale(walk_.moment(before).K);  // a product with a matrix
     const double cosine = same ? *signal_.nodes[before].forward.token_cosine.predicted
                                : std::min(m.f.lift() * token_cosine(m.K, batch_.sequences, m.f.shrink(m.width)), 1.0);
     set(to.forward.token_cosine, cosine, cosine_spread(cosine, m.f.noise, length, m.f.swing));
@@ -196,7 +196,7 @@ class Recorder {
   void parameters() {
     double total = 0, deviation = 0;
     for (std::size_t i = 0; i < signal_.parameters.size(); ++i) {
-      if (signal_.parameters[i].frozen) continue;
+      if (signal_.parameters[i].frozen || walk_.untold(i)) continue;
       const double squares = walk_.squares()[i], varies = walk_.deviations()[i];
       Value& norm = signal_.parameters[i].gradient_norm;
       norm.predicted = std::sqrt(squares);

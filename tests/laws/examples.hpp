@@ -97,6 +97,7 @@ inline std::vector<Example> examples() {
       {"dropout", Dropout{.width = 7, .p = 0.3, .node = 2}, {7}},
       {"residual", Residual{.width = 7, .skip_scale = 1.7, .branch_scale = 0.3}, {7, 7}},
       {"scale", Scale{.width = 7, .factor = 2.5}, {7}},
+      {"repeat", Repeat{.width = 3, .times = 4}, {3}},
       {"gain", Gain{.width = 7}, {7}},
       {"gain-one", Gain{.width = 7, .one = true}, {7}},
       {"softcap", Softcap{.width = 7, .cap = 1.3}, {7}},

@@ -58,6 +58,7 @@ inline std::vector<Case> cases(Index n) {
       {"dropout", Dropout{.width = n, .p = 0.3, .node = 2}, {n}},
       {"residual", Residual{.width = n, .skip_scale = 1.7, .branch_scale = 0.3}, {n, n}},
       {"scale", Scale{.width = n, .factor = 2.5}, {n}},
+      {"repeat", Repeat{.width = n, .times = 3}, {n}},
       {"gain", Gain{.width = n}, {n}},
       {"gain-one", Gain{.width = n, .one = true}, {n}, 1, 24},  // one number is all that is drawn of it
       {"softcap", Softcap{.width = n, .cap = 1.3}, {n}},

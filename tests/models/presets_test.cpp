@@ -154,6 +154,7 @@ const std::map<std::string, Index>& known() {
       {"mt5-base", 582'401'280},
       {"mt5-large", 1'229'581'312},
       {"mt5-xl", 3'742'619'648},
+      {"qwen1.5-moe-a2.7b", 14'315'784'192},
       {"mt5-xxl", 12'921'057'280},
   };
   return table;

@@ -105,6 +105,10 @@ TEST(Coherence, WholeModelsAreAsMeasured) {
       check(n.backward.norm, 0.05, n.name + ", gradient");
     }
     EXPECT_GT(seen, 50U) << c.name;
+    for (const ParameterSignal& p : both->parameters) {
+      const bool scalar = p.shape == std::vector<Index>{1};
+      EXPECT_EQ(p.gradient_norm.predicted.has_value(), !scalar) << p.name;
+    }
   }
 }
 

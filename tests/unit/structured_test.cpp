@@ -10,7 +10,7 @@
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/kernels/decompose.hpp"
 #include "stepzero/kernels/fill.hpp"
-#include "stepzero/kernels/row_rotations.hpp"
+#include "stepzero/kernels/row_combinations.hpp"
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/model.hpp"
 #include "stepzero/theory/scheme_profile.hpp"
@@ -69,6 +69,27 @@ TEST(Decompose, RowsBecomeOrthonormal) {
     EXPECT_TRUE(worst <= 1e-12) << rows << " " << cols;
     EXPECT_GT(kernels::dot(a.data(), before.data(), static_cast<std::size_t>(cols)), 0);  // the first keeps its direction
   }
+}
+
+// Two tokens that are nearly equal, and a third that another entry of the matrix puts elsewhere: no Gram matrix, by a thousandth.
+TEST(Decompose, ARootOfWhatIsNearlyAGramMatrix) {
+  const double near = 1 - 1e-9;
+  const double entries[4][4] = {{1, near, 0.5, 0.2}, {near, 1, 0.501, 0.199}, {0.5, 0.501, 1, 0.3}, {0.2, 0.199, 0.3, 1}};
+  const Kernel K = Kernel::from(4, [&](Index t, Index s) { return entries[t][s]; });
+  const auto worst = [&](double least) {
+    const Tensor<float> u = kernels::root(K, 1, least);
+    double off = 0;
+    for (Index t = 0; t < 4; ++t) {
+      for (Index s = 0; s < 4; ++s) {
+        double sum = 0;
+        for (Index i = 0; i < 4; ++i) sum += static_cast<double>(u(i, t)) * static_cast<double>(u(i, s));
+        off = std::max(off, std::abs(sum - K(t, s)));
+      }
+    }
+    return off;
+  };
+  EXPECT_LT(worst(1e-3), 3e-3);
+  EXPECT_GT(worst(1e-10), 1) << "an error over the root of next to nothing";
 }
 
 struct Made {
@@ -135,6 +156,25 @@ TEST(Structured, MimeticProductsComeOut) {
   EXPECT_NEAR(off / (48 * 47) / (0.16 / 48), 1, 6 * std::sqrt(2.0 / (48 * 47)));
   // the best third of 0.7 Z + 0.7 I keeps more than a third of the trace
   EXPECT_GT(trace_scores / 48, 0.7 / 3);
+}
+
+// No sign is preferred: the mean of all keys is 0 within its error.
+TEST(Structured, MimeticHasNoMean) {
+  const Made m = made("llama-2-7b", "mimetic", {"layers=2", "width=96", "heads=6", "head_dim=16", "ffn=112", "vocab=97"});
+  for (const char* role : {"q_proj", "k_proj", "v_proj", "o_proj"}) {
+    double sum = 0, squares = 0;
+    double n = 0;
+    for (const int layer : {0, 1}) {
+      for (const std::uint64_t seed : {1, 2, 3}) {
+        const std::string name = "model.layers." + std::to_string(layer) + ".self_attn." + role + ".weight";
+        for (const float x : draw_tensor(m.graph, m.assignment, index_of(m, name), seed)) {
+          sum += static_cast<double>(x), squares += static_cast<double>(x) * static_cast<double>(x);
+          ++n;
+        }
+      }
+    }
+    EXPECT_LT(std::abs(sum) / std::sqrt(squares), 6) << role;
+  }
 }
 
 TEST(Structured, IdentityAttention) {
