@@ -27,7 +27,7 @@ struct PredictedStep {
   // The signal of predict, with the optimizer and one step in `steps`, whose values are `predicted`. Names and meanings are those of
   // measure --steps (docs/steps.md); what is not predicted is absent (spectral norms).
   Signal signal;
-  GoodRates good_rates;    // of the predicted losses
+  GoodRates good_rates;    // of the predicted losses, which tell of the first descent alone (docs/accuracy_step.md)
   std::string limited_by;  // the group of tensors without whose updates the loss would stop falling last; empty: it does not stop
   std::vector<std::optional<double>> below_eps;  // of every parameter: share of its gradient's entries that are smaller than Adam's eps
   double below_eps_of_all = 0;                   // of all parameters that have an eps

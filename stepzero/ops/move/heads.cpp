@@ -27,9 +27,7 @@ struct State {
   Square inverse;
   Index group;
   std::vector<std::vector<double>> rates;  // of the chain's parameters
-  Square K_q, K_k;
-  std::size_t query, key;  // which inputs they are, if what is between them and the attention is linear; else inputs.size()
-  std::size_t value;       // which input the values are
+  std::size_t value;                       // which input the values are; inputs.size(): none
 };
 
 const Attention& attention_of(const Chain& chain) { return std::get<Attention>(chain.nodes().back().op); }
@@ -116,65 +114,6 @@ Chain::Parameters stepped(const State& s, const Item& item, double step) {
   return out;
 }
 
-// What is left of q and k (knows neither channel nor gradient) changes scores by a number that tokens that are alike share: few heads
-// tell its mean square badly, but it is known.
-struct LeftScores {
-  bool known = false;
-  double expected = 0;  // c^2 dk (N_q,tt K_k,jj + K_q,tt N_k,jj), mean over visible pairs
-
-  LeftScores(const State& s, std::span<const WireChange* const> dx) {
-    const Attention& op = s.op;
-    if (s.query >= dx.size() || s.key >= dx.size()) return;
-    known = true;
-    const Square &q = *dx[s.query]->channels->left, &k = *dx[s.key]->channels->left;
-    const auto square = [](const Square& left, Index t) {
-      double sum = 0;
-      for (Index i = 0; i < left.tokens(); ++i) sum += left(t, i) * left(t, i);
-      return sum;
-    };
-    double pairs = 0;
-    for (Index t = 0; t < s.batch->tokens(); ++t) {
-      const Index first = t - s.batch->position(t);
-      const auto see = op.visible(s.batch->position(t), s.batch->length);
-      const double n_q = square(q, t);
-      for (Index j = see.begin; j < see.end; ++j) {
-        expected += n_q * s.K_k(first + j, first + j) + s.K_q(t, t) * square(k, first + j);
-        pairs += 1;
-      }
-    }
-    expected *= op.scale * op.scale * static_cast<double>(op.key_dim) / pairs;
-  }
-};
-
-// The same as it was drawn, as a sum of squares.
-double left_scores(const State& s, const Item& item, std::span<const WireChange* const> dx) {
-  std::vector<Tensor<double>> x;
-  for (std::size_t k = 0; k < dx.size(); ++k) {
-    x.push_back(k == s.query || k == s.key ? times(*dx[k]->channels->left, item.in[k].z) : copy_of(item.before.x[k]));
-  }
-  const Chain::Values left = item.chain.forward(std::move(x));  // linear but for the attention itself
-  const std::size_t last = item.chain.nodes().size() - 1;
-  const Attention& op = attention_of(item.chain);
-  const Index length = s.batch->length, group = op.heads / op.kv_heads, dk = op.key_dim;
-  double sum = 0;
-  Tensor<double> scores(length, length);
-  for (Index i = 0; i < s.batch->sequences; ++i) {
-    for (Index h = 0; h < op.heads; ++h) {
-      const auto add = [&](const Chain::Values& q, const Chain::Values& k, double beta) {
-        gemm<double>(Trans::no, Trans::yes, op.scale, item.chain.input_of(q, last, 0).block(i * length, length, h * dk, dk),
-                     item.chain.input_of(k, last, 1).block(i * length, length, h / group * dk, dk), beta, scores.view());
-      };
-      add(left, item.before, 0);
-      add(item.before, left, 1);
-      for (Index t = 0; t < length; ++t) {
-        const auto see = op.visible(t, length);
-        for (Index j = see.begin; j < see.end; ++j) sum += scores(t, j) * scores(t, j);
-      }
-    }
-  }
-  return sum;
-}
-
 std::vector<WireChange> run(const State& s, std::span<const WireChange* const> dx, double factor) {
   const std::size_t inputs = dx.size(), nodes = s.items[0].chain.nodes().size();
   const Index tokens = s.batch->tokens();
@@ -183,15 +122,13 @@ std::vector<WireChange> run(const State& s, std::span<const WireChange* const> d
   struct Sums {
     std::vector<Square> size;
     Square Y, response;
-    double scores = 0, visible = 0, left = 0;
+    double scores = 0, visible = 0;
   };
   std::vector<Sums> sums(s.items.size());
-  const LeftScores left(s, dx);
   parallel_for(std::ssize(s.items), [&](Index i) {
     const Item& item = s.items[static_cast<std::size_t>(i)];
     Sums& to = sums[static_cast<std::size_t>(i)];
     to = {std::vector<Square>(nodes, Square(tokens)), Square(tokens), Square(tokens)};
-    if (left.known) to.left = 2 * left_scores(s, item, dx);  // of both signs
     for (const double sign : {1.0, -1.0}) {
       std::vector<Tensor<double>> x(inputs);
       for (std::size_t k = 0; k < inputs; ++k) moved(item.in[k], *dx[k], sign, x[k]);
@@ -242,19 +179,17 @@ std::vector<WireChange> run(const State& s, std::span<const WireChange* const> d
   const double share = 1 / static_cast<double>(s.items.size());
   std::vector<WireChange> out(nodes);
   Square Y(tokens);
-  double scores = 0, visible = 0, drawn = 0;
+  double scores = 0, visible = 0;
   for (WireChange& y : out) y = {.response = Square(tokens), .size = Square(tokens), .stretch = Square(tokens)};
   for (const Sums& i : sums) {
     for (std::size_t n = 0; n < nodes; ++n) out[n].size += share * i.size[n];
     Y += share * i.Y;
     out.back().response += share * i.response;
     scores += i.scores;
-    drawn += i.left;
     visible += i.visible;
   }
   out.back().stretch = Y * s.inverse;
-  const double rest = (scores - drawn) / visible;
-  out.back().scores = std::sqrt(left.known ? std::max(rest, 0.0) + left.expected : scores / visible);
+  out.back().scores = std::sqrt(scores / visible);
   return out;
 }
 
@@ -332,14 +267,9 @@ ChainMover move_heads(const Batch& batch, std::vector<ChainNode> nodes, std::spa
   }
   const auto least = std::max<Index>(static_cast<Index>(effort * 48) / group, 2 * op.kv_heads);
   const Index models = (least + op.kv_heads - 1) / op.kv_heads, count = models * op.kv_heads;
-  auto s = std::make_shared<State>(State{op, &batch, {}, {}, {}, group, {}, {}, {}, inputs.size(), inputs.size(), 0});
+  auto s = std::make_shared<State>(State{op, &batch, {}, {}, {}, group, {}, 0});
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     if (side[k] == 2) s->value = k;
-    const bool norms = std::ranges::any_of(
-        nodes, [](const ChainNode& n) { return !std::holds_alternative<Rotary>(n.op) && !std::holds_alternative<Attention>(n.op); });
-    if (norms || side[k] == 2) continue;
-    (side[k] == 0 ? s->query : s->key) = k;
-    (side[k] == 0 ? s->K_q : s->K_k) = Square::of(inputs[k].wire->K);
   }
   const Square up = (1 / std::sqrt(static_cast<double>(op.channels()))) * root_of(Square::of(G));
   std::vector<KernelDraw> stems;
