@@ -114,7 +114,7 @@ def _part(use, role, fan_out):
 
 _CHANNELS = {"attention": lambda f: f["heads"] * f["value_dim"], "rotary": lambda f: f["heads"] * f["head_dim"],
              "layer_norm": lambda f: f["width"] * f["groups"], "rms_norm": lambda f: f["width"] * f["groups"],
-             "join": lambda f: f["heads"] * (f["own"] + f["shared"]), "linear": lambda f: f["n_out"], "cross_entropy": lambda f: 1}
+             "join": lambda f: f["heads"] * (f["own"] + f["shared"]), "repeat": lambda f: f["width"] * f["times"], "linear": lambda f: f["n_out"], "cross_entropy": lambda f: 1}
 
 
 def _node(kind, inputs, uses, fields):

@@ -149,7 +149,7 @@ Expected<InitResult> Model::init(const InitRequest& request, const Watch& watch)
     auto options = checkpoint_options(request_, architecture_, request);
     if (!options) return std::unexpected(options.error());
     Teller tell(watch, "writing");
-    options->progress = [&](double bytes, double total) { tell(bytes / total); };
+    options->progress = [&](double share, double) { tell(share); };
     const auto report = write_checkpoint(*graph, Assignment(*graph, architecture_, *scheme_), *options);
     if (!report) return std::unexpected(report.error());
     InitResult result{.files = {}, .shards_missing = report->shards_missing};

@@ -7,6 +7,7 @@
 #include "stepzero/models/lora.hpp"
 #include "stepzero/models/model.hpp"
 #include "stepzero/models/rope.hpp"
+#include "stepzero/schemes/scheme_file.hpp"
 #include "stepzero/theory/scheme_profile.hpp"
 #include "stepzero/weights/adapter.hpp"
 
@@ -35,6 +36,9 @@ Expected<Architecture> describe_model(const std::string& model, const std::vecto
   auto a = find_architecture(model, set, like);
   if (!a) return a;
   if (auto done = adapt(*a, scheme, profile); !done) return about(*a, done.error());
+  if (scheme.file != nullptr) {
+    if (auto done = check_fits(*scheme.file, build_graph(*a)); !done) return std::unexpected(done.error());
+  }
   return a;
 }
 

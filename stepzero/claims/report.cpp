@@ -43,10 +43,11 @@ std::string without_trailing_spaces(const std::string& text) {
   return out;
 }
 
-// The row a table shows: of a statement that fails, one that differs; the correction's numbers agree.
+// The row that stands for a claim: the statement's own numbers. Of one that fails a row that differs; the correction's agree.
 const Row& telling_row(const Evidence& e) {
-  if (e.verdict() != Verdict::fails) return e.headline();
-  const auto row = std::ranges::find_if(e.rows, [](const Row& r) { return r.kind == Kind::statement && r.outcome() == Outcome::differs; });
+  const bool fails = e.verdict() == Verdict::fails;
+  const auto row =
+      std::ranges::find_if(e.rows, [&](const Row& r) { return r.kind == Kind::statement && (!fails || r.outcome() == Outcome::differs); });
   return row == e.rows.end() ? e.headline() : *row;
 }
 
@@ -129,11 +130,12 @@ std::string page(const Result& result, std::size_t terminal) {
 std::string to_json(const std::vector<Result>& results) {
   Json out = {{"schema", "stepzero.claims/1"}, {"claims", Json::array()}};
   for (const Result& r : results) {
-    const Row& h = r.evidence.headline();
+    const Row& h = telling_row(r.evidence);
     Json rows = Json::array();
     for (const Row& row : r.evidence.rows) rows.push_back(json(row));
     out["claims"].push_back({{"id", r.claim->id},
                              {"source", r.claim->source},
+                             {"document", source_text(r.claim->source)},
                              {"statement", r.claim->statement},
                              {"tested", r.claim->tested},
                              {"verdict", to_string(r.evidence.verdict())},
@@ -156,7 +158,8 @@ std::string figure_name(const Claim& claim, std::size_t plot) {
 
 std::string markdown_section(const Result& result) {
   const Claim& c = *result.claim;
-  std::string out = fmt::format("## {}: {}\n\n> {}\n>\n> ({})\n\n", c.id, to_string(result.evidence.verdict()), c.statement, c.source);
+  std::string out =
+      fmt::format("## {}: {}\n\n> {}\n>\n> ({})\n\n", c.id, to_string(result.evidence.verdict()), c.statement, source_text(c.source));
   out += fmt::format("**Tested.** {}\n\n", c.tested);
   if (!c.condition.empty()) out += fmt::format("**Holds if** {}.\n\n", c.condition);
   if (!c.correction.empty()) out += fmt::format("**{}** {}\n\n", c.recorded == Verdict::fails ? "Instead." : "More exactly.", c.correction);

@@ -12,6 +12,7 @@
 #include "stepzero/cli/job.hpp"
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/core/text.hpp"
+#include "stepzero/report/terminal_style.hpp"
 
 namespace stepzero::cli {
 
@@ -66,7 +67,9 @@ std::string check_fraction(const std::string& text) {
 
 void CommonFlags::declare_model(CLI::App& app) {
   verb = &app;
-  app.add_option("MODEL", model, "a preset (stepzero models), a Hugging Face config.json, a directory that holds one, or an architecture file")->required();
+  app.add_option("MODEL", model,
+                 "a preset (stepzero models), a Hugging Face config.json, a directory that holds one, or an architecture file")
+      ->required();
   app.add_option("--like", like, "read the config.json as one of this family, whatever model_type it names");
   app.add_option("--scheme", scheme, "how weights are drawn (stepzero schemes)")->capture_default_str();
   app.add_option("--seq-len", seq_len, "tokens in a sequence [128, or the tokens file's]")
@@ -155,8 +158,9 @@ void Progress::show(double fraction, const std::string& note) {
   shown_ = true;
   constexpr int width = 24;
   const int filled = static_cast<int>(fraction * width);
-  fmt::print(stderr, "\r{} [{}{}] {:3.0f} % {}\x1b[K", what_, std::string(static_cast<std::size_t>(filled), '#'),
-             std::string(static_cast<std::size_t>(width - filled), '.'), 100 * fraction, note);
+  fmt::print(stderr, "\r{} [{}{}] {:3.0f} %{}{}{}\x1b[K", what_, std::string(static_cast<std::size_t>(filled), '#'),
+             std::string(static_cast<std::size_t>(width - filled), '.'), 100 * fraction, time_left(now - start_, fraction),
+             note.empty() ? "" : "  ", note);
   std::fflush(stderr);
 }
 

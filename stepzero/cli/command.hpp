@@ -91,6 +91,9 @@ void declare_predict(CLI::App& app, int& exit_code);
 void declare_compare(CLI::App& app, int& exit_code);
 void declare_report(CLI::App& app, int& exit_code, const std::vector<std::string>& words);  // words: the command line
 void declare_train(CLI::App& app, int& exit_code, const std::vector<std::string>& words);
+void declare_step(CLI::App& app, int& exit_code, const std::vector<std::string>& words);
+void declare_transfer(CLI::App& app, int& exit_code, const std::vector<std::string>& words);
+void declare_coord(CLI::App& app, int& exit_code, const std::vector<std::string>& words);
 void declare_init(CLI::App& app, int& exit_code);
 void declare_audit(CLI::App& app, int& exit_code);
 void declare_diff(CLI::App& app, int& exit_code);

@@ -3,10 +3,10 @@
 
 #include <fmt/format.h>
 
+#include "stepzero/cli/predicting.hpp"
 #include "stepzero/cli/present.hpp"
 #include "stepzero/pass/measure.hpp"
 #include "stepzero/report/compare.hpp"
-#include "stepzero/theory/predict_long.hpp"
 
 namespace stepzero::cli {
 
@@ -20,7 +20,7 @@ struct CompareFlags : CommonFlags {
 int run(const CompareFlags& flags) {
   auto setup = prepare(flags);
   if (!setup) return complain(setup.error());
-  const auto theory = predict_any(setup->graph, setup->architecture, setup->batch, *setup->scheme);
+  const auto theory = predict_with_progress(*setup, flags);
   if (!theory) return complain(theory.error());
   const auto real = measure_with_progress(*setup, flags, {.weightless = flags.weightless});
   if (!real) return complain(real.error());

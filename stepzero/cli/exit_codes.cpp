@@ -9,7 +9,7 @@ namespace stepzero::cli {
 std::span<const ExitCode> exit_codes() {
   static constexpr std::array<ExitCode, 7> list = {{
       {Exit::fine, "fine"},
-      {Exit::findings, "findings (compare, diff, claims, audit, --fail-on)"},
+      {Exit::findings, "findings (compare, diff, claims, audit, coord, --fail-on)"},
       {Exit::usage, "usage or file"},
       {Exit::numerical, "a number that is not finite (the node is named)"},
       {Exit::bug, "a bug"},

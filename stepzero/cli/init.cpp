@@ -140,9 +140,8 @@ Expected<CheckpointOptions> options_of(const InitFlags& flags, const Architectur
 Expected<CheckpointReport> write(const Graph& graph, const Assignment& assignment, CheckpointOptions options, bool quiet) {
   const double start = seconds();
   Progress progress("writing", quiet);
-  options.progress = [&](double bytes, double total) {
-    progress.show(bytes / total,
-                  fmt::format("{} of {}, {:.2f} GB/s", megabytes(bytes), megabytes(total), bytes * 1e-9 / (seconds() - start)));
+  options.progress = [&](double share, double bytes) {
+    progress.show(share, fmt::format("{}, {:.2f} GB/s", megabytes(bytes), bytes * 1e-9 / (seconds() - start)));
   };
   return unless_stopped([] { return caught != 0; }, [&] { return write_checkpoint(graph, assignment, options); });
 }

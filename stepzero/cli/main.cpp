@@ -88,7 +88,8 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, const std::ve
 // Threads that spin at a barrier ruin everything on a busy machine (a pass was seen to take ten times as long). libgomp
 // reads how long to spin before main runs, so the verbs that compute for long start once more with less.
 void spin_less(const std::vector<std::string>& words, char** argv) {
-  constexpr auto long_verbs = std::to_array<std::string_view>({"predict", "measure", "compare", "report", "train", "claims", "audit"});
+  constexpr auto long_verbs =
+      std::to_array<std::string_view>({"predict", "measure", "compare", "report", "train", "claims", "audit", "coord", "transfer", "step"});
   const bool long_verb = !words.empty() && std::ranges::find(long_verbs, words.front()) != long_verbs.end();
   if (!long_verb || std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
   if (setenv("GOMP_SPINCOUNT", "10000", 0) == 0) (void)execv("/proc/self/exe", argv);  // where that fails, go on as we are
@@ -118,6 +119,9 @@ int run(int argc, char** argv) {
   cli::declare_compare(app, exit_code);
   cli::declare_report(app, exit_code, words);
   cli::declare_train(app, exit_code, words);
+  cli::declare_step(app, exit_code, words);
+  cli::declare_coord(app, exit_code, words);
+  cli::declare_transfer(app, exit_code, words);
   cli::declare_init(app, exit_code);
   cli::declare_audit(app, exit_code);
   cli::declare_diff(app, exit_code);

@@ -1,8 +1,8 @@
 #include <memory>
 
+#include "stepzero/cli/predicting.hpp"
 #include "stepzero/cli/present.hpp"
 #include "stepzero/report/terminal.hpp"
-#include "stepzero/theory/predict_long.hpp"
 
 namespace stepzero::cli {
 
@@ -21,7 +21,7 @@ int run(const PredictFlags& flags) {
   if (!setup) return complain(setup.error());
   PredictOptions options{.order = order_of(flags.order).value(), .effort = flags.effort, .jacobians = flags.jacobians};
   if (flags.whole) options.longest = setup->batch.length, options.every_sequence = true;
-  auto signal = predict_any(setup->graph, setup->architecture, setup->batch, *setup->scheme, options);
+  auto signal = predict_with_progress(*setup, flags, options);
   if (!signal) return complain(signal.error());
   signal->tokens = input_name(flags.input(), setup->batch);
   options.jacobians = false;

@@ -37,18 +37,29 @@ CommonFlags with(const CommonFlags& flags, const Change& change) {
   return out;
 }
 
+constexpr Index few_tokens = 128;
+constexpr double little_effort = 0.1;
+
+// Whether the input may be cut: drawn tokens of one stack.
+bool can_be_shorter(const CommonFlags& flags) {
+  const bool drawn = flags.tokens == "zipf" || flags.tokens == "distinct" || flags.tokens == "equal";
+  return drawn && flags.pixels.empty() && flags.encoder_tokens.empty();
+}
+
+bool quicker(const CommonFlags& flags, const PredictOptions& options) {
+  return options.effort > little_effort || (can_be_shorter(flags) && (flags.seq_len > few_tokens || flags.batch > 1));
+}
+
 Expected<Signal> predict_with(const CommonFlags& flags, const PredictOptions& options, const Change& change, bool quick) {
   CommonFlags changed = with(flags, change);
-  constexpr Index enough = 128;
-  const bool drawn = changed.tokens == "zipf" || changed.tokens == "distinct" || changed.tokens == "equal";
-  if (quick && drawn && changed.pixels.empty() && changed.encoder_tokens.empty()) {
-    changed.seq_len = changed.seq_len == 0 ? 0 : std::min(changed.seq_len, enough);
+  if (quick && can_be_shorter(changed)) {
+    changed.seq_len = changed.seq_len == 0 ? 0 : std::min(changed.seq_len, few_tokens);
     changed.batch = 1;
   }
   auto setup = prepare(changed);
   if (!setup) return std::unexpected(setup.error());
   PredictOptions how = options;
-  if (quick) how.effort = std::min(how.effort, 0.1);
+  if (quick) how.effort = std::min(how.effort, little_effort);
   return predict_any(setup->graph, setup->architecture, setup->batch, *setup->scheme, how);
 }
 
@@ -88,8 +99,8 @@ void add_remedies(Signal& signal, const CommonFlags& flags, bool notes, const Pr
                         progress.show(0, change.flags());
                         return predict_with(flags, options, change, quick);
                       },
-                      [&](const Change& change) { return command_with(*flags.verb, flags, change); }};
-  find_remedies(signal, trials, least);
+                      [&](const Change& change) { return command_with(*flags.verb, flags, change); }, quicker(flags, options)};
+  find_remedies(signal, trials, least, notes ? 2 : 1);  // the first that works; two where everything is asked for
 }
 
 }  // namespace stepzero::cli

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "stepzero/cli/job.hpp"
+#include "stepzero/cli/predicting.hpp"
 #include "stepzero/cli/present.hpp"
 #include "stepzero/cli/remedies.hpp"
 #include "stepzero/core/text.hpp"
@@ -35,7 +36,7 @@ bool measures(const ReportFlags& flags) {
 Expected<Signal> signal_of(const ReportFlags& flags, bool measured) {
   auto setup = prepare(flags);
   if (!setup) return std::unexpected(setup.error());
-  auto theory = predict_any(setup->graph, setup->architecture, setup->batch, *setup->scheme);
+  auto theory = predict_with_progress(*setup, flags);
   if (!theory) return theory;
   Signal signal = *std::move(theory);
   if (measured) {

@@ -1,13 +1,12 @@
 #include "stepzero/kernels/decompose.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "stepzero/core/parallel.hpp"
-#include "stepzero/kernels/row_rotations.hpp"
+#include "stepzero/kernels/row_combinations.hpp"
+#include "stepzero/kernels/tridiagonal.hpp"
 
 namespace stepzero::kernels {
 
@@ -21,19 +20,34 @@ void normalise(double* row, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) row[i] /= size;
 }
 
-// One pair of rows made orthogonal; false if they were.
-bool make_orthogonal(float* a, float* b, float* ua, float* ub, std::size_t n) {
-  constexpr float close_enough = 1e-6F;
-  const float aa = dot(a, a, n);
-  const float bb = dot(b, b, n);
-  const float ab = dot(a, b, n);
-  if (std::abs(ab) <= close_enough * std::sqrt(aa * bb)) return false;
-  const float zeta = (bb - aa) / (2 * ab);
-  const float t = std::copysign(1 / (std::abs(zeta) + std::sqrt(1 + zeta * zeta)), zeta);
-  const float c = 1 / std::sqrt(1 + t * t);
-  rotate(a, b, c, c * t, n);
-  rotate(ua, ub, c, c * t, n);
-  return true;
+// m' m, its lower triangle. A panel of its rows stays in the cache while all rows pass by.
+void columns_against_columns(View<const float> m, View<double> out) {
+  constexpr Index panel = 32;
+  const Index n = m.rows;
+  std::vector<double> columns(static_cast<std::size_t>(n * n));
+  const auto column = [&](Index i) { return &columns[static_cast<std::size_t>(i * n)]; };
+  for (Index r = 0; r < n; ++r) {
+    for (Index c = 0; c < n; ++c) column(c)[r] = static_cast<double>(m.row(r)[c]);
+  }
+  parallel_ranges(n, panel, [&](Index begin, Index end) {
+    for (Index j = 0; j < end; ++j) {
+      for (Index i = std::max(begin, j); i < end; ++i) out.row(i)[j] = dot(column(i), column(j), static_cast<std::size_t>(n));
+    }
+  });
+}
+
+// Row i of unit length. One that is nothing becomes a direction that the rows before it leave.
+void complete(View<double> rows, Index i, bool something) {
+  const auto n = static_cast<std::size_t>(rows.cols);
+  for (Index turn = 0; !something && turn < 3; ++turn) {
+    if (turn == 0) {
+      std::fill_n(rows.row(i), n, 1.0);
+      rows.row(i)[i] += static_cast<double>(rows.cols);
+    }
+    for (Index k = 0; k < i; ++k) subtract(rows.row(k), dot(rows.row(k), rows.row(i), n), rows.row(i), n);
+    normalise(rows.row(i), n);
+  }
+  if (something) normalise(rows.row(i), n);
 }
 
 }  // namespace
@@ -56,43 +70,30 @@ void orthonormalise_rows(View<double> a) {
   }
 }
 
-Svd svd(View<const float> m) {
+Svd svd(View<const float> m, Index count) {
   const Index n = m.rows;
   const auto size = static_cast<std::size_t>(n);
-  std::vector<float> rows(m.data, m.data + n * n);
-  std::vector<float> turned(rows.size(), 0.0F);  // the product of all rotations
-  for (std::size_t i = 0; i < size; ++i) turned[i * size + i] = 1;
-  // A tournament: in n - 1 rounds everyone meets everyone, and the pairs of a round have nothing in common.
-  const Index players = n + n % 2;
-  const auto player = [&](Index round, Index seat) { return seat == 0 ? 0 : 1 + (seat - 1 + round) % (players - 1); };
-  constexpr int most_sweeps = 40;
-  std::atomic<bool> moved = true;
-  for (int sweep = 0; sweep < most_sweeps && moved; ++sweep) {
-    moved = false;
-    for (Index round = 0; round + 1 < players; ++round) {
-      parallel_ranges(players / 2, pieces(18 * n), [&](Index from, Index to) {
-        for (Index k = from; k < to; ++k) {
-          const Index i = std::min(player(round, k), player(round, players - 1 - k));
-          const Index j = std::max(player(round, k), player(round, players - 1 - k));
-          if (j >= n) continue;
-          if (make_orthogonal(&rows[static_cast<std::size_t>(i * n)], &rows[static_cast<std::size_t>(j * n)],
-                              &turned[static_cast<std::size_t>(i * n)], &turned[static_cast<std::size_t>(j * n)], size))
-            moved = true;
-        }
-      });
+  Matrix square(n, n);
+  columns_against_columns(m, square.view());
+  Leading leading = leading_eigen(square.view(), count);
+  const View<double> v(leading.vectors.data(), count, n);
+  std::vector<double> left(static_cast<std::size_t>(count) * size);
+  const View<double> u(left.data(), count, n);
+  parallel_ranges(n, 16, [&](Index begin, Index end) {
+    std::vector<double> row(size);
+    for (Index r = begin; r < end; ++r) {
+      std::copy_n(m.row(r), n, row.begin());
+      for (Index i = 0; i < count; ++i) u.row(i)[r] = dot(row.data(), v.row(i), size);
     }
-  }
-  std::vector<float> sizes(size);
-  for (std::size_t i = 0; i < size; ++i) sizes[i] = std::sqrt(dot(&rows[i * size], &rows[i * size], size));
-  std::vector<std::size_t> order(size);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::sort(order, [&](std::size_t x, std::size_t y) { return std::pair(-sizes[x], x) < std::pair(-sizes[y], y); });
+  });
   Svd out;
-  for (const std::size_t i : order) {
-    out.s.push_back(sizes[i]);
-    out.u.insert(out.u.end(), &turned[i * size], &turned[i * size] + size);
-    for (std::size_t c = 0; c < size; ++c) out.v.push_back(sizes[i] > 0 ? rows[i * size + c] / sizes[i] : 0);
+  for (Index i = 0; i < count; ++i) {
+    const double s = std::sqrt(dot(u.row(i), u.row(i), size));
+    out.s.push_back(static_cast<float>(s));
+    complete(u, i, s > 1e-7 * static_cast<double>(out.s.front()));
   }
+  out.u.assign(left.begin(), left.end());
+  out.v.assign(leading.vectors.begin(), leading.vectors.end());
   return out;
 }
 

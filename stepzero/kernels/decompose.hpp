@@ -10,13 +10,16 @@ namespace stepzero::kernels {
 // Makes the rows orthonormal, first to last (Gram and Schmidt, modified); there are at most as many as columns.
 void orthonormalise_rows(View<double> a);
 
-// m = sum_i s_i u_i v_i', s descending, by rotations of rows (Jacobi, one-sided). Square matrices.
+// m = sum_i s_i u_i v_i', s descending: the first `count` of it. Square matrices. v are eigenvectors of m' m and u = m v / s, in double
+// numbers: floats' accuracy down to singular values of a hundred-thousandth of the first. Signs are as they come: a rule would give the
+// entries a mean.
 struct Svd {
   std::vector<float> s;
   std::vector<float> u;  // row i is u_i
   std::vector<float> v;  // row i is v_i
 };
-Svd svd(View<const float> m);
+Svd svd(View<const float> m, Index count);
+inline Svd svd(View<const float> m) { return svd(m, m.rows); }
 
 // U, upper triangular, with U' U = scale^2 K, for a K that may be singular: a direction that is not there gets an empty row.
 Tensor<float> root(const Kernel& K, double scale);

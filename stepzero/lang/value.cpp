@@ -66,6 +66,14 @@ std::string to_text(const Value& value) {
   return value.is_none() ? "None" : fmt::format("<{}>", type_name(value));
 }
 
+Value detached(const Value& value, int depth) {
+  const auto* list = value.get<List>();
+  if (list == nullptr) return value;
+  std::vector<Value> values;
+  for (std::size_t i = 0; depth < 50 && i < (*list)->size(); ++i) values.push_back(detached((**list)[i], depth + 1));
+  return make_list(std::move(values));
+}
+
 std::string to_literal(const Value& value) { return literal(value, 0); }
 
 bool equal(const Value& a, const Value& b, std::int64_t& looks, int depth) {

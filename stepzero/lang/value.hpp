@@ -25,8 +25,8 @@ struct Thing {
 // What a value can hold: no conversion of something else.
 template <class T>
 concept Held = std::is_same_v<T, None> || std::is_same_v<T, bool> || std::is_same_v<T, std::int64_t> || std::is_same_v<T, double> ||
-    std::is_same_v<T, std::string> || std::is_same_v<T, List> || std::is_same_v<T, std::shared_ptr<const Function>> ||
-    std::is_same_v<T, Thing>;
+               std::is_same_v<T, std::string> || std::is_same_v<T, List> || std::is_same_v<T, std::shared_ptr<const Function>> ||
+               std::is_same_v<T, Thing>;
 
 struct Value {
   std::variant<None, bool, std::int64_t, double, std::string, List, std::shared_ptr<const Function>, Thing> v;
@@ -47,6 +47,9 @@ struct Value {
 };
 
 inline Value make_list(std::vector<Value> values) { return List(std::make_shared<std::vector<Value>>(std::move(values))); }
+
+// The same value with lists of its own: those of an evaluator are emptied when it ends.
+Value detached(const Value& value, int depth = 0);
 
 const char* type_name(const Value& value);   // "a whole number"
 std::string to_text(const Value& value);     // as str() writes it

@@ -102,7 +102,7 @@ Expected<Value> Words::arch(Call& call) {
     const auto set = std::ranges::find(settings_, size, [](const auto& s) { return s.first; });
     const Value chosen = set == settings_.end() ? value : set->second;
     evaluator_.set_in_file(size, chosen);
-    built_.sizes.emplace_back(size, only_declared_ ? value : chosen);
+    built_.sizes.emplace_back(size, lang::detached(only_declared_ ? value : chosen));
   }
   if (only_declared_) return std::unexpected(Error{.message = "declared", .stopped = true});
   return Value();

@@ -123,7 +123,7 @@ class Sampler : public HeadMaker {
   [[nodiscard]] Pulled pull(const DownWire& y, const UpWire& dy) const {
     const Kernel& G = dy.G;
     const double size = G.trace() / static_cast<double>(tokens_);  // floats stay in range
-    if (!(size > 0)) return {{UpWire(G), UpWire(G), UpWire(G)}, {}};
+    if (!(size > 0)) return {{UpWire(G), UpWire(G), UpWire(G)}, std::vector<double>(op_.buckets > 0 ? 1 : 0, 0.0)};
     const Tensor<float> mean_up = kernels::root(G, 1 / std::sqrt(size));
     // Of each head what reaches q and k is known in the mean over the gradients that may come. Drawn gradients tell what is left:
     // what rotations make of it on the way back, and how single draws of a model vary.

@@ -1,4 +1,6 @@
 // The moment doors of the loss: what a softmax over V Gaussian logits does.
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "stepzero/core/random.hpp"
@@ -20,21 +22,40 @@ Softmax gaussian_softmax(double v, double vocab) {
   const double relative_variance = std::expm1(v) / vocab;
   if (relative_variance < 0.01) return {std::log(vocab) + v / 2 - relative_variance / 2, std::exp(v) / vocab};
   const int draws = static_cast<int>(std::clamp(8192 / vocab, 32.0, 1024.0));
+  const double root = std::sqrt(v);
+  constexpr double nothing = 60;  // e^-60 of the largest, times any vocabulary
   std::vector<double> z(static_cast<std::size_t>(vocab));
   Softmax mean{0, 0};
   for (int d = 0; d < draws; ++d) {
     fill(Distribution::normal(1), make_stream(0, "logits"), static_cast<std::uint64_t>(d) * z.size(), std::span<double>(z));
     double top = -1e300, sum = 0, squares = 0;
     for (const double x : z) top = std::max(top, x);
+    const double least = top - nothing / root;
     for (const double x : z) {
-      const double e = std::exp(std::sqrt(v) * (x - top));
+      if (x < least) continue;
+      const double e = std::exp(root * (x - top));
       sum += e;
       squares += e * e;
     }
-    mean.log_sum += (std::sqrt(v) * top + std::log(sum)) / draws;
+    mean.log_sum += (root * top + std::log(sum)) / draws;
     mean.sum_squares += squares / (sum * sum) / draws;
   }
   return mean;
+}
+
+// The same for variances that differ by rounding only: of the tokens, on the way down and on the way up.
+Softmax gaussian_softmax_once(double v, double vocab) {
+  struct Known {
+    double v = -1, vocab = 0;
+    Softmax softmax{};
+  };
+  thread_local std::array<Known, 16> known;
+  thread_local std::size_t next = 0;
+  const auto it = std::ranges::find_if(known, [&](const Known& k) { return k.vocab == vocab && std::abs(k.v - v) <= 1e-12 * v; });
+  if (it != known.end()) return it->softmax;
+  Known& made = known[next++ % known.size()];
+  made = {v, vocab, gaussian_softmax(v, vocab)};
+  return made.softmax;
 }
 
 // The softmax of every token, with the own id's logit set apart under a tied head.
@@ -43,12 +64,8 @@ struct Tokens {
   bool tied;
 
   Tokens(const Moment& x, Index tokens, double vocab) : tied(!x.own.empty()) {
-    double last = -1;
-    Softmax rest{};
     for (Index t = 0; t < tokens; ++t) {
-      const double v = x.K(t, t);
-      if (v != last) rest = gaussian_softmax(v, tied ? vocab - 1 : vocab);
-      last = v;
+      const Softmax rest = gaussian_softmax_once(x.K(t, t), tied ? vocab - 1 : vocab);
       const double mu = x.own_at(t);
       const double top = std::max(mu, rest.log_sum);
       const double total = tied ? top + std::log(std::exp(mu - top) + std::exp(rest.log_sum - top)) : rest.log_sum;

@@ -31,12 +31,14 @@ std::optional<Role> role_of(std::string_view name) {
 // Reads one row; the first complaint ends it.
 class RowReader {
  public:
-  RowReader(const nlohmann::json& object, std::string where) : object_(object), where_(std::move(where)) {}
+  // carried: a row of a transfer, which also says other things
+  RowReader(const nlohmann::json& object, std::string where, bool carried) : object_(object), where_(std::move(where)), carried_(carried) {}
 
   Expected<RateRow> read() {
     if (!object_.is_object()) return complain("is no object");
     RateRow row;
     for (const auto& [key, value] : object_.items()) {
+      if (carried_ && key != "tensor" && key != "rate" && key != "decay" && key != "eps") continue;
       if (auto done = member(row, key, value); !done) return std::unexpected(done.error());
     }
     if (!row.rate && !row.times && !row.decay && !row.eps) return complain("says neither rate nor times nor decay nor eps");
@@ -74,6 +76,7 @@ class RowReader {
 
   const nlohmann::json& object_;
   std::string where_;
+  bool carried_;
 };
 
 }  // namespace
@@ -98,14 +101,17 @@ Expected<RateTable> read_rates(const std::string& path, const std::vector<Param>
   if (!text) return std::unexpected(text.error());
   const auto json = parse_json(*text, path);
   if (!json) return std::unexpected(json.error());
-  const auto rows = json->is_object() ? json->find("rates") : json->end();
-  if (!json->is_object() || json->value("schema", "") != "stepzero.rates/1" || rows == json->end() || !rows->is_array()) {
+  const std::string schema = json->is_object() ? json->value("schema", "") : "";
+  const bool carried = schema == "stepzero.transfer/1";
+  const char* const list = carried ? "tensors" : "rates";
+  const auto rows = json->is_object() ? json->find(list) : json->end();
+  if ((schema != "stepzero.rates/1" && !carried) || rows == json->end() || !rows->is_array()) {
     return fail(fmt::format("{}: this is no table of rates", show(path)), fmt::format("it looks like {}", form));
   }
   RateTable table;
   for (std::size_t i = 0; i < rows->size(); ++i) {
-    const std::string where = fmt::format("{}: row {} of \"rates\"", show(path), i + 1);
-    auto row = RowReader((*rows)[i], where).read();
+    const std::string where = fmt::format("{}: row {} of \"{}\"", show(path), i + 1, list);
+    auto row = RowReader((*rows)[i], where, carried).read();
     if (!row) return std::unexpected(row.error());
     if (std::ranges::none_of(params, [&](const Param& p) { return row->fits(p); })) {
       return fail(fmt::format("{}: it fits no tensor of the model", where),

@@ -33,7 +33,7 @@ struct RateTable {
   [[nodiscard]] TensorRate apply(const Param& param, TensorRate rate) const;
 };
 
-// From a file; every row must fit a tensor of the model.
+// From a file, or from what `transfer` writes (stepzero.transfer/1); every row must fit a tensor of the model.
 Expected<RateTable> read_rates(const std::string& path, const std::vector<Param>& params);
 
 }  // namespace stepzero

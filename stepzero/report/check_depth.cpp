@@ -111,14 +111,17 @@ void check_branches(const Signal& s, const Stack& stack, Findings& out) {
     if (l > 0 && share > most_inside) most_inside = share, where_inside = l;
   }
   if (out.want(most < 1e-5)) {
+    const bool gains = s.architecture.branch_gain != BranchGain::none;  // that begin small and are learned
     out.push_back({"branches-negligible",
-                   most == 0 ? Severity::note : Severity::warning,
+                   most == 0 || gains ? Severity::note : Severity::warning,
                    stack.block(where),
                    most == 0 ? std::string("every block adds exactly 0: the scheme starts from the identity")
                              : fmt::format("the block that adds most adds {:.2g} of the stream's square; below 1e-5, 0.3 % of its size, "
                                            "the model starts as if it had no layers",
                                            most),
-                   most == 0 ? "as meant by the scheme; only the last matrices or gains learn in the first steps" : "",
+                   most == 0 ? "as meant by the scheme; only the last matrices or gains learn in the first steps"
+                   : gains   ? "as meant by gains that begin small; they learn in the first steps"
+                             : "",
                    {"most that a block adds, of the stream's square", most, std::log(1e-5 / std::max(most, 1e-300))}});
   }
   if (const double first = added_share(s, stack, 0); out.want(first > 100)) {

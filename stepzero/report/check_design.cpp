@@ -43,20 +43,22 @@ bool scales_residuals(const Architecture& a) {
 // Output projections drawn like the values' are not divided by depth, whatever the scheme is called.
 void check_depth_scaling(const Signal& s, Findings& out) {
   const Architecture& a = s.architecture;
-  if (a.layers < 12 || a.norm_placement != NormPlacement::pre || scales_residuals(a)) return;
   const double fused = std_of(s, Role::query_key_value), value = std_of(s, Role::value);
   const double like = std::isnan(value) ? fused : value, output = std_of(s, Role::attention_out);
-  if (!(output > 0.5 * like)) return;
+  const bool unscaled = a.layers >= 12 && a.norm_placement == NormPlacement::pre && !scales_residuals(a) && output > 0.5 * like;
   const auto list = stacks(s);
-  if (list.empty()) return;
+  if (list.empty() || !out.want(unscaled)) return;
   const Stack& stack = list.front();
-  out.push_back(
-      {"depth-unscaled", a.layers >= 48 ? Severity::warning : Severity::note, "model",
-       fmt::format("output projections have std {:.3g}, values {:.3g}: not divided by sqrt(2 layers) = {:.3g}, so that {} layers "
-                   "take the stream's square from {:.2g} to {:.3g}",
-                   output, like, std::sqrt(2 * static_cast<double>(a.layers)), a.layers,
-                   best(stack.layers.front().stream->forward.second_moment), best(stack.layers.back().stream->forward.second_moment)),
-       ""});
+  const double end = best(stack.layers.back().stream->forward.second_moment);
+  out.push_back({"depth-unscaled",
+                 a.layers >= 48 ? Severity::warning : Severity::note,
+                 "model",
+                 fmt::format("output projections have std {:.3g}, values {:.3g}: not divided by sqrt(2 layers) = {:.3g}, so that {} layers "
+                             "take the stream's square from {:.2g} to {:.3g}",
+                             output, like, std::sqrt(2 * static_cast<double>(a.layers)), a.layers,
+                             best(stack.layers.front().stream->forward.second_moment), end),
+                 "",
+                 {"the stream's E[x^2] in the last layer", end, std::log(output / (0.5 * like))}});
 }
 
 // The product of gate and up is what the down projection reads: dividing up as well divides the branch twice.

@@ -16,9 +16,9 @@ namespace {
 constexpr std::array all_diagnoses = std::to_array<Diagnosis>({
     {"not-finite", "a number is infinite or undefined: the pass overflowed, or the weights hold NaN or Inf",
      "any infinite or undefined number"},
-    {"signal-explodes", "the residual stream multiplies from layer to layer instead of adding up",
+    {"signal-explodes", "the signal multiplies from layer to layer instead of adding up",
      "E[x^2] grows more than 4 times over the second half of the layers (independent branches: 2 times)"},
-    {"signal-vanishes", "the residual stream dies out with depth", "E[x^2] falls below a quarter over the second half of the layers"},
+    {"signal-vanishes", "the signal dies out with depth", "E[x^2] falls below a quarter over the second half of the layers"},
     {"gradient-explodes", "gradients multiply on their way to the input",
      "from the end to the second layer more than 4 layers times, or more than 4 times over the second half"},
     {"gradient-vanishes", "gradients die out on their way to the input", "below a tenth from the end to the second layer"},

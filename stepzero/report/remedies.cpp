@@ -16,9 +16,8 @@ namespace stepzero {
 
 namespace {
 
-constexpr double little = 0.1;         // a number that is worse by less than this, as a logarithm, is not worse
-constexpr std::size_t most_shown = 2;  // remedies of one finding
-constexpr std::size_t most_sure = 4;   // candidates of one finding that are predicted in full
+constexpr double little = 0.1;        // a number that is worse by less than this, as a logarithm, is not worse
+constexpr std::size_t most_sure = 4;  // candidates of one finding that are predicted in full
 
 const Finding* find(std::span<const Finding> list, const std::string& id) {
   const auto it = std::ranges::find(list, id, &Finding::id);
@@ -51,20 +50,23 @@ double reading_of(const Judged& judged, const Finding& f) {
 
 class Search {
  public:
-  explicit Search(const Trials& trials) : trials_(trials) {}
+  // A signal that is theory's alone needs not be predicted again.
+  Search(const Trials& trials, const Signal& signal) : trials_(trials) {
+    if (!signal.loss.measured) made_["sure "] = judge(signal);
+  }
 
   // Null: the model cannot be made so.
   const Judged* at(const Change& change, bool quick) {
-    const auto key = (quick ? "quick " : "sure ") + change.flags();
+    const auto key = (quick && trials_.quicker ? "quick " : "sure ") + change.flags();
     auto it = made_.find(key);
     if (it == made_.end()) {
-      const auto signal = trials_.predict(change, quick);
+      const auto signal = trials_.predict(change, quick && trials_.quicker);
       it = made_.emplace(key, signal ? std::optional(judge(*signal)) : std::nullopt).first;
     }
     return it->second ? &*it->second : nullptr;
   }
 
-  void fill(const Signal& signal, Finding& f) {
+  void fill(const Signal& signal, Finding& f, std::size_t most) {
     const Judged *rough = at({}, true), *before = at({}, false);
     if (rough == nullptr || before == nullptr) return;
     const Finding* const base = find(before->found, f.id);
@@ -72,7 +74,7 @@ class Search {
     const Finding* const seen = find(rough->found, f.id);
     std::size_t sure = 0;
     for (const Change& change : candidates(signal, f)) {
-      if (f.remedies.size() == most_shown || sure == most_sure) break;
+      if (f.remedies.size() == most || sure == most_sure) break;
       const Judged* const first = at(change, true);
       if (first == nullptr) continue;
       bool helps = seen == nullptr || removes(*seen, rough->found, first->found);
@@ -129,14 +131,14 @@ std::string effect(const Finding& f, const Remedy& r) {
   return out;
 }
 
-void find_remedies(Signal& signal, const Trials& trials, Severity least) {
-  Search search(trials);
+void find_remedies(Signal& signal, const Trials& trials, Severity least, std::size_t most) {
+  Search search(trials, signal);
   for (Finding& f : signal.findings) {
     if (f.severity < least) {
       if (f.remedy.empty()) f.remedy = "--full looks for a change that removes it";
       continue;
     }
-    search.fill(signal, f);
+    search.fill(signal, f, most);
     f.remedy = words_of(f);
   }
 }

@@ -17,6 +17,7 @@ struct Trials {
   // `quick`: on fewer tokens and without what makes gradients sure; enough to sort candidates out
   std::function<Expected<Signal>(const Change& change, bool quick)> predict;
   std::function<std::string(const Change& change)> command;
+  bool quicker = true;  // whether `quick` is anything else
 };
 
 // Whether `finding` is gone, nothing as severe came and nothing as severe got worse.
@@ -25,7 +26,7 @@ bool removes(const Finding& finding, std::span<const Finding> before, std::span<
 // "--scheme deepnet: mean cosine between tokens at the end 0.999 to 0.61"
 std::string effect(const Finding& finding, const Remedy& remedy);
 
-// Fills in the remedies of all findings from `least` on, or what was tried in vain.
-void find_remedies(Signal& signal, const Trials& trials, Severity least);
+// Fills in the remedies of all findings from `least` on, at most `most` of each, or what was tried in vain.
+void find_remedies(Signal& signal, const Trials& trials, Severity least, std::size_t most = 2);
 
 }  // namespace stepzero

@@ -146,7 +146,7 @@ std::vector<Change> candidates(const Signal& s, const Finding& f) {
   // not of the model: what stores or steps is to be changed
   if (f.id == "fp16-underflow" || f.id == "fp8-range") return list;
   // the scheme means it
-  if (f.id == "branches-negligible" && f.reading.value == 0) return list;
+  if (f.id == "branches-negligible" && (f.reading.value == 0 || s.architecture.branch_gain != BranchGain::none)) return list;
   add_for_design(s, f, list);
   add_for_head(s, f, list);
   if (f.id == "entropy-collapse" || f.id == "score-variance") {

@@ -137,4 +137,13 @@ std::string number(double x) {
   return fmt::format("{:.4g}", x);
 }
 
+std::string time_left(double elapsed, double share) {
+  if (!(share > 0.01) || elapsed < 1) return "";
+  const double left = elapsed * (1 - share) / share;
+  if (left < 1) return "";
+  if (left < 100) return fmt::format(", {:.0f} s left", left);
+  if (left < 6000) return fmt::format(", {:.0f} min left", left / 60);
+  return fmt::format(", {:.1f} h left", left / 3600);
+}
+
 }  // namespace stepzero

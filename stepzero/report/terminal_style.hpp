@@ -47,4 +47,7 @@ std::string continued(std::string_view command, std::size_t width, std::size_t i
 // Four significant digits, never wider than nine characters.
 std::string number(double x);
 
+// ", 12 s left": what is left of a piece of work, if it goes on like this; empty where nobody can know.
+std::string time_left(double elapsed, double share);
+
 }  // namespace stepzero

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "stepzero/graph/graph.hpp"
-#include "stepzero/schemes/scheme.hpp"
+#include "stepzero/schemes/scheme_file.hpp"
 
 namespace stepzero {
 
@@ -25,6 +25,10 @@ namespace {
 // What the model's own file says of a tensor is what hf asks for. Other schemes speak of matrices: of vectors the file's word stands,
 // and of adapters what they were added with.
 const Distribution* own_law(const Param& p, const Scheme& scheme) {
+  if (scheme.file != nullptr && !p.is_adapter()) {
+    if (const Distribution* told = scheme.file->law_of(p)) return told;
+    return scheme.file->speaks_of_parts(p) ? nullptr : own_law(p, *scheme.file->otherwise);
+  }
   const bool vector = p.role == Role::gain || p.role == Role::bias || p.role == Role::branch_gain || p.is_adapter();
   return p.law && (vector || scheme.name == "hf") ? &*p.law : nullptr;
 }
@@ -42,7 +46,8 @@ Assignment::Assignment(const Graph& graph, const Architecture& a, const Scheme& 
       continue;
     }
     for (const Part& part : p.parts) {
-      const Distribution d = scheme.assign(a, as_param(p, part));
+      const Distribution* told = scheme.file == nullptr ? nullptr : scheme.file->law_of(p, &part);
+      const Distribution d = told != nullptr ? *told : scheme.assign(a, as_param(p, part));
       list.push_back({part.row0, part.col0, part.rows, part.cols, d, part.role, p.layer, p.in_out});
     }
   }

@@ -10,6 +10,7 @@
 
 #include "stepzero/core/text.hpp"
 #include "stepzero/schemes/rules.hpp"
+#include "stepzero/schemes/scheme_file.hpp"
 
 namespace stepzero {
 
@@ -74,6 +75,7 @@ std::string by_another_name(std::string_view name, std::span<const std::string> 
 }  // namespace
 
 Expected<const Scheme*> find_scheme(std::string_view name) {
+  if (name.ends_with(".json")) return read_scheme(std::string(name));
   std::vector<std::string> known;
   for (const Scheme& scheme : schemes()) {
     if (scheme.name == name) return &scheme;

@@ -14,6 +14,7 @@
 namespace stepzero {
 
 struct Graph;
+struct SchemeFile;
 
 // What the model does by theory before the scheme's last word.
 struct Profile {
@@ -30,9 +31,11 @@ struct Scheme {
   bool by_part = false;                      // asks about query, key and value one by one where one tensor holds them all
   void (*learn)(Architecture& a, const Profile& profile) = nullptr;  // changes it once more, knowing what it does
   bool zeroes_padding = false;                                       // the row of padding stays zero (Param::zero_row)
+  const SchemeFile* file = nullptr;                                  // what it says, where it is a file (scheme_file.hpp)
 };
 
 std::span<const Scheme> schemes();
+// By its name, or from a file *.json, which is read anew.
 Expected<const Scheme*> find_scheme(std::string_view name);
 
 // Applies the scheme's changes, lists them in a.changes, and resolves the description again. A scheme that learns needs

@@ -6,7 +6,7 @@
 
 #include "stepzero/core/text.hpp"
 #include "stepzero/models/own_file.hpp"
-#include "stepzero/schemes/scheme.hpp"
+#include "stepzero/schemes/scheme_file.hpp"
 
 namespace stepzero {
 
@@ -69,13 +69,17 @@ Expected<void> settle(Architecture& a, const Architecture& before) {
 }  // namespace
 
 Expected<void> adapt(Architecture& a, const Scheme& scheme, Profiler profiler) {
-  if (scheme.adapt == nullptr) return {};
+  if (scheme.adapt == nullptr && (scheme.file == nullptr || scheme.file->set.empty())) return {};
   if (!a.stages.empty()) {
     return fail(fmt::format("scheme {} changes the forward pass of a transformer, and this is a convolutional network", scheme.name),
                 "schemes that look at fans alone fit: torch-default, he, he-fan-out, xavier-normal, lecun, orthogonal");
   }
   const Architecture before = a;
-  scheme.adapt(a);
+  if (scheme.file != nullptr) {
+    if (auto done = set_fields(a, *scheme.file); !done) return done;
+  } else {
+    scheme.adapt(a);
+  }
   auto done = settle(a, before);
   if (done && scheme.learn != nullptr) {
     STEPZERO_CHECK(profiler != nullptr);

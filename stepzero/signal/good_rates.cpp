@@ -12,10 +12,10 @@ struct Curve {
   std::vector<double> decrease;  // -infinity where the loss is not finite
 };
 
-Curve curve_of(const StepSignal& step) {
+Curve curve_of(const StepSignal& step, std::optional<double> Value::* which) {
   Curve c;
   for (const StepSignal::Rate& r : step.rates) {
-    const double decrease = step.before.measured.value_or(NAN) - r.loss.measured.value_or(NAN);
+    const double decrease = (step.before.*which).value_or(NAN) - (r.loss.*which).value_or(NAN);
     c.place.push_back(std::log(r.rate));
     c.decrease.push_back(std::isfinite(decrease) ? decrease : -INFINITY);
   }
@@ -38,9 +38,9 @@ double vertex(const Curve& c, std::size_t i) {
 
 }  // namespace
 
-GoodRates good_rates(const StepSignal& step) {
+GoodRates good_rates(const StepSignal& step, std::optional<double> Value::* which) {
   GoodRates out;
-  const Curve c = curve_of(step);
+  const Curve c = curve_of(step, which);
   const auto top = std::ranges::max_element(c.decrease);
   if (top == c.decrease.end() || !(*top > 0)) return out;
   const auto best = static_cast<std::size_t>(top - c.decrease.begin());

@@ -13,7 +13,7 @@ struct GoodRates {
 };
 inline constexpr double good_share = 0.9;
 
-// From the measured losses of a step.
-GoodRates good_rates(const StepSignal& step);
+// From the losses of a step, measured or predicted.
+GoodRates good_rates(const StepSignal& step, std::optional<double> Value::* which = &Value::measured);
 
 }  // namespace stepzero

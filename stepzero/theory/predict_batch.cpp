@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <unordered_map>
 
 #include "stepzero/core/philox.hpp"
@@ -34,12 +35,22 @@ Batch take(const Batch& batch, std::span<const Stretch> list, Index length) {
   copy(batch.ids, out.ids);
   copy(batch.targets, out.targets);
   copy(batch.encoder_ids, out.encoder_ids);
+  if (batch.pixels.empty()) return out;
+  out.pixels.clear();
+  const Index image = std::ssize(batch.pixels) / batch.sequences;
+  for (const Stretch& s : list)
+    out.pixels.insert(out.pixels.end(), batch.pixels.begin() + s.sequence * image, batch.pixels.begin() + (s.sequence + 1) * image);
   return out;
 }
 
-// Of all pairs of positions the share that has one target, and one token and target.
+// Of all pairs of positions the share that has one target, one token and target, one token of an encoder.
 struct Shared {
-  double target = 0, both = 0;
+  double target = 0, both = 0, encoder = 0;
+
+  Shared& add(const Shared& o, double by) {
+    target += by * o.target, both += by * o.both, encoder += by * o.encoder;
+    return *this;
+  }
 };
 
 std::uint64_t key(std::int32_t id, std::int32_t target) {
@@ -52,12 +63,13 @@ class Counts {
   void add(const Batch& b, Index first, Index count) {
     for (Index t = first; t < first + count; ++t) {
       const auto i = static_cast<std::size_t>(t);
+      if (!b.encoder_ids.empty()) ++encoder_[b.encoder_ids[i]];
       if (b.targets[i] < 0) continue;  // not scored
       ++targets_[b.targets[i]];
       ++both_[key(b.ids[i], b.targets[i])];
     }
   }
-  [[nodiscard]] Shared pairs() const { return {squares(targets_), squares(both_)}; }
+  [[nodiscard]] Shared pairs() const { return {squares(targets_), squares(both_), squares(encoder_)}; }
 
  private:
   template <class Map>
@@ -66,7 +78,7 @@ class Counts {
     for (const auto& [k, n] : map) sum += static_cast<double>(n) * static_cast<double>(n);
     return sum;
   }
-  std::unordered_map<std::int64_t, Index> targets_;
+  std::unordered_map<std::int64_t, Index> targets_, encoder_;
   std::unordered_map<std::uint64_t, Index> both_;
 };
 
@@ -84,26 +96,26 @@ Statistics count(const Batch& b) {
     Counts own;
     own.add(b, s * b.length, b.length);
     all.add(b, s * b.length, b.length);
-    out.within.push_back({own.pairs().target / pairs, own.pairs().both / pairs});
+    out.within.push_back(Shared().add(own.pairs(), 1 / pairs));
   }
   out.between = all.pairs();
   const double n = static_cast<double>(b.sequences);
-  for (const Shared& w : out.within) out.between = {out.between.target - w.target * pairs, out.between.both - w.both * pairs};
-  out.between = {out.between.target / (n * (n - 1) * pairs), out.between.both / (n * (n - 1) * pairs)};
+  for (const Shared& w : out.within) out.between.add(w, -pairs);
+  out.between = Shared().add(out.between, 1 / (n * (n - 1) * pairs));
   return out;
 }
 
 double apart(const Shared& a, const Shared& b, double pairs) {
   const double least = 1 / pairs;  // one pair more or less
-  return std::abs(std::log((a.target + least) / (b.target + least))) + std::abs(std::log((a.both + least) / (b.both + least)));
+  const auto differ = [&](double x, double y) { return std::abs(std::log((x + least) / (y + least))); };
+  return differ(a.target, b.target) + differ(a.both, b.both) + differ(a.encoder, b.encoder);
 }
 
 // The sequence that repeats itself as the sequences of the batch do in the mean.
 Stretch usual_sequence(const Batch& b, const Statistics& all) {
   Shared mean;
-  for (const Shared& w : all.within) mean = {mean.target + w.target, mean.both + w.both};
   const double n = static_cast<double>(b.sequences), pairs = static_cast<double>(b.length) * static_cast<double>(b.length);
-  mean = {mean.target / n, mean.both / n};
+  for (const Shared& w : all.within) mean.add(w, 1 / n);
   std::size_t best = 0;
   for (std::size_t s = 1; s < all.within.size(); ++s) {
     if (apart(all.within[s], mean, pairs) < apart(all.within[best], mean, pairs)) best = s;
@@ -143,47 +155,28 @@ double by_length(const ParameterSignal& p, double of_w, double share, Index leng
   return row_each ? share : 1;
 }
 
+// Squared norms of parameters' gradients, and x of a sample of `n` sequences, whose own are `own` in the mean.
+using Squares = std::vector<double>;
+
+void add_squares(const Signal& s, double by, Squares& to) {
+  to.resize(s.parameters.size());
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] += by * squared(s.parameters[i].gradient_norm);
+}
+
+double between(double together, double own, double n) { return (together - own / n) * n / (n - 1); }
+
 void scale(Value& v, double by) {
   if (v.predicted) *v.predicted *= by;
   if (v.spread) *v.spread *= by;
 }
 
-}  // namespace
-
-bool stands_for_many(const Batch& batch) {
-  return batch.pixels.empty() && batch.encoder_ids.empty() && std::cmp_greater_equal(batch.sequences, stretches) && batch.tokens() > 256 &&
-         batch.length >= 16;
-}
-
-Expected<Signal> predict_batch(const Batch& batch, const Predicts& predicts) {
-  const Statistics all = count(batch);
-  const Stretch usual = usual_sequence(batch, all);
-  auto alone = predicts(take(batch, {&usual, 1}, batch.length), 1);
-  if (!alone) return alone;
-  Signal out = std::move(*alone);
-  const Index length = std::min<Index>(batch.length / 4, 64);
-  const Few few = usual_stretches(batch, all.between, length);
-  const Batch sample = take(batch, few, length);
-  constexpr double little = 0.25;  // share of the usual sampling
-  const auto together = predicts(sample, little);
-  if (!together) return together;
-  std::vector<double> own(out.parameters.size());
-  for (const Stretch& s : few) {
-    const auto one = predicts(take(batch, {&s, 1}, length), little / 4);
-    if (!one) return one;
-    for (std::size_t i = 0; i < own.size(); ++i) own[i] += squared(one->parameters[i].gradient_norm) / stretches;
-  }
-  const double shared = count(sample).between.target;
-  const double more = shared > 0 ? all.between.target / shared : 1;
-  const double n = static_cast<double>(batch.sequences), s = stretches;
+// One sequence becomes the batch.
+Signal of_batch(Signal out, const Squares& x, double n) {
   double before = 0, total = 0;
-  for (std::size_t i = 0; i < own.size(); ++i) {
+  for (std::size_t i = 0; i < x.size(); ++i) {
     Value& norm = out.parameters[i].gradient_norm;
     const double w = squared(norm);
-    double x = std::max((squared(together->parameters[i].gradient_norm) - own[i] / s) * s / (s - 1), 0.0) * more;
-    const double share = static_cast<double>(length) / static_cast<double>(batch.length);
-    x *= by_length(out.parameters[i], own[i] > 0 ? w / own[i] : 1, share, batch.length);
-    if (w > 0) scale(norm, std::sqrt((w / n + (1 - 1 / n) * x) / w));
+    if (w > 0) scale(norm, std::sqrt(std::max(w / n + (1 - 1 / n) * x[i], 0.0) / w));
     before += w;
     total += squared(norm);
   }
@@ -192,9 +185,123 @@ Expected<Signal> predict_batch(const Batch& batch, const Predicts& predicts) {
     scale(node.backward.norm, 1 / std::sqrt(n));
     scale(node.backward.second_moment, 1 / (n * n));
   }
-  out.batch = batch.sequences;
+  out.batch = static_cast<Index>(n);
+  return out;
+}
+
+constexpr double little = 0.25;  // share of the usual sampling
+
+Expected<Signal> predict_text(const Batch& batch, const Predicts& predicts) {
+  const Statistics all = count(batch);
+  const Stretch usual = usual_sequence(batch, all);
+  auto alone = predicts(take(batch, {&usual, 1}, batch.length), 1);
+  if (!alone) return alone;
+  const Index length = std::min<Index>(batch.length / 4, 64);
+  const Few few = usual_stretches(batch, all.between, length);
+  const Batch sample = take(batch, few, length);
+  const auto together = predicts(sample, little);
+  if (!together) return together;
+  Squares own;
+  for (const Stretch& s : few) {
+    const auto one = predicts(take(batch, {&s, 1}, length), little / 4);
+    if (!one) return one;
+    add_squares(*one, 1.0 / stretches, own);
+  }
+  const double shared = count(sample).between.target;
+  const double more = shared > 0 ? all.between.target / shared : 1;
+  const double share = static_cast<double>(length) / static_cast<double>(batch.length);
+  Squares x(own.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const ParameterSignal& p = alone->parameters[i];
+    x[i] = std::max(between(squared(together->parameters[i].gradient_norm), own[i], stretches), 0.0) * more *
+           by_length(p, own[i] > 0 ? squared(p.gradient_norm) / own[i] : 1, share, batch.length);
+  }
+  Signal out = of_batch(*std::move(alone), x, static_cast<double>(batch.sequences));
   out.sequences_from = static_cast<Index>(stretches);
   return out;
+}
+
+// The first two images of one class, or of two.
+std::optional<std::array<Stretch, 2>> pair_of(const Batch& batch, bool same) {
+  const auto label = [&](Index s) { return batch.targets[static_cast<std::size_t>(s * batch.length)]; };
+  for (Index a = 0; a < batch.sequences; ++a) {
+    for (Index b = a + 1; b < batch.sequences; ++b) {
+      if ((label(a) == label(b)) == same) return std::array{Stretch{a, 0}, Stretch{b, 0}};
+    }
+  }
+  return std::nullopt;
+}
+
+// Whether two images are alike in size: then they are of one law, as far as the theory goes.
+bool like(const Batch& batch, Index a, Index b) {
+  const Index image = std::ssize(batch.pixels) / batch.sequences;
+  const auto square = [&](Index i) {
+    double sum = 0;
+    for (Index k = i * image; k < (i + 1) * image; ++k)
+      sum +=
+          static_cast<double>(batch.pixels[static_cast<std::size_t>(k)]) * static_cast<double>(batch.pixels[static_cast<std::size_t>(k)]);
+    return sum;
+  };
+  return a == b || std::abs(square(a) / square(b) - 1) < 0.05;
+}
+
+// Two images of different classes, whose gradients may point against each other, and two of one class where the batch has such.
+Expected<Signal> predict_images(const Batch& batch, const Predicts& predicts) {
+  const double alike = count(batch).between.target * static_cast<double>(batch.length) * static_cast<double>(batch.length);
+  struct Pair {
+    std::array<Stretch, 2> images;
+    double share;
+    Squares together;
+  };
+  std::vector<Pair> pairs;
+  for (const bool same : {false, true}) {  // the largest work first, for its memory is used again
+    const auto two = pair_of(batch, same);
+    const double share = same ? alike : 1 - alike;
+    if (!two || !(share > 0)) continue;
+    const auto signal = predicts(take(batch, *two, batch.length), little);
+    if (!signal) return signal;
+    pairs.push_back({*two, share, {}});
+    add_squares(*signal, 1, pairs.back().together);
+  }
+  const auto squares_of = [&](Index image) -> Expected<Squares> {  // without draws of kernels, as pairs have none
+    const auto one = predicts(take(batch, std::array{Stretch{image, 0}}, batch.length), little);
+    if (!one) return std::unexpected(one.error());
+    Squares out;
+    add_squares(*one, 1, out);
+    return out;
+  };
+  auto first = predicts(take(batch, std::array{Stretch{}}, batch.length), 1);
+  if (!first) return first;
+  Squares of_first, x(first->parameters.size());
+  add_squares(*first, 1, of_first);
+  if (first->kernel_draws > 0) {
+    auto rough = squares_of(0);
+    if (!rough) return std::unexpected(rough.error());
+    of_first = *std::move(rough);
+  }
+  for (const Pair& pair : pairs) {
+    Squares own(x.size());
+    for (const Stretch& s : pair.images) {
+      const auto one = like(batch, s.sequence, 0) ? Expected<Squares>(of_first) : squares_of(s.sequence);
+      if (!one) return std::unexpected(one.error());
+      for (std::size_t i = 0; i < own.size(); ++i) own[i] += (*one)[i] / 2;
+    }
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] += pair.share * between(pair.together[i], own[i], 2);
+  }
+  Signal out = of_batch(*std::move(first), x, static_cast<double>(batch.sequences));
+  out.sequences_from = 2;
+  return out;
+}
+
+}  // namespace
+
+bool stands_for_many(const Batch& batch) {
+  const bool long_enough = !batch.pixels.empty() || (batch.tokens() > 256 && batch.length >= 16);
+  return std::cmp_greater_equal(batch.sequences, stretches) && long_enough;
+}
+
+Expected<Signal> predict_batch(const Batch& batch, const Predicts& predicts) {
+  return batch.pixels.empty() ? predict_text(batch, predicts) : predict_images(batch, predicts);
 }
 
 }  // namespace stepzero

@@ -6,7 +6,8 @@
 //     E |d theta|^2 = w / B + (1 - 1/B) x
 // w is that of the sequence whose own repetitions are nearest to the mean over the batch. x comes from four stretches of a quarter of
 // the length, chosen so that they share as many targets, and as many pairs of token and target, as the sequences of the batch do; what
-// they share more or less of targets is taken out, for x goes with it.
+// they share more or less of targets is taken out, for x goes with it. Encoder and decoder are cut at the same places. Of images x comes
+// from two of different classes, and from two of one class by the share of such pairs.
 #include <functional>
 
 #include "stepzero/core/error.hpp"
@@ -15,7 +16,8 @@
 
 namespace stepzero {
 
-// Whether a batch is so large that few sequences stand for it: text of one stack, four sequences or more, more than 256 tokens.
+// Whether a batch is so large that few sequences stand for it: four images or more, or four sequences or more with more than 256 tokens in
+// all.
 bool stands_for_many(const Batch& batch);
 
 using Predicts = std::function<Expected<Signal>(const Batch& batch, double effort)>;

@@ -23,6 +23,7 @@ Batch first_tokens(const Batch& batch, Index length) {
   out.length = length;
   out.ids.clear();
   out.targets.clear();
+  out.encoder_ids.clear();
   for (Index b = 0; b < batch.sequences; ++b) {
     const auto copy = [&](const std::vector<std::int32_t>& from, std::vector<std::int32_t>& to) {
       const auto start = from.begin() + b * batch.length;
@@ -30,8 +31,14 @@ Batch first_tokens(const Batch& batch, Index length) {
     };
     copy(batch.ids, out.ids);
     copy(batch.targets, out.targets);
+    if (!batch.encoder_ids.empty()) copy(batch.encoder_ids, out.encoder_ids);
   }
   return out;
+}
+
+// Statistics of a batch are shared by its images.
+bool needs_every_image(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes, [](const Node& node) { return std::holds_alternative<BatchNorm>(node.op); });
 }
 
 // With rotary positions heads are sampled. That is expensive: at long sequences only few a layer can be afforded, and they are noisy.
@@ -118,16 +125,23 @@ Expected<Signal> predict_any(const Graph& graph, const Architecture& a, const Ba
   if (auto covered = check_sources(graph); !covered) {
     return fail(fmt::format("{}: {}", show(a.name), covered.error().message), covered.error().hint);
   }
-  if (!options.every_sequence && stands_for_many(batch)) {
+  if (!options.every_sequence && stands_for_many(batch) && !needs_every_image(graph)) {
+    std::size_t part = 0;
     return predict_batch(batch, [&](const Batch& few, double effort) {
+      constexpr std::array<double, 7> share = {0, 0.5, 0.8, 0.85, 0.9, 0.95, 1};  // of the whole work, before each
       PredictOptions how = options;
+      if (options.progress) {
+        const double from = share[part], to = share[part + 1];
+        how.progress = [&options, from, to](double x) { options.progress(from + x * (to - from)); };
+      }
+      part = std::min(part + 1, share.size() - 2);
       how.every_sequence = true;
       how.effort *= effort;
       return predict_any(graph, a, few, scheme, how);
     });
   }
   const Index n = options.longest > 0 ? options.longest : turns(graph) ? 256 : 512;
-  if (batch.length <= n) {
+  if (batch.length <= n || !batch.pixels.empty()) {  // of an image all patches
     if (auto fits = check_kernels(graph, a, batch); !fits) return std::unexpected(fits.error());
     return predict(graph, a, batch, scheme, options);
   }

@@ -17,6 +17,7 @@
 #include "stepzero/graph/graph.hpp"
 #include "stepzero/io/output.hpp"
 #include "stepzero/kernels/to_half.hpp"
+#include "stepzero/weights/structured_draw.hpp"
 #include "stepzero/weights/tensor_draw.hpp"
 
 namespace stepzero {
@@ -72,11 +73,23 @@ bool is_whole(const std::string& path, const SafetensorsLayout& layout) {
   return file->read(0, std::as_writable_bytes(std::span(head))) && head == layout.head;
 }
 
+// What this maker has to do and has done, in bytes written and what takes as long.
+struct Work {
+  double all = 0, done = 0, bytes = 0;
+};
+
+// What making a structured tensor takes on top.
+double whole_work(const Assignment& assignment, std::size_t param) {
+  double work = 0;
+  for (const Assignment::Block& b : assignment.blocks(param)) work += structured_work(b, assignment.heads());
+  return work;
+}
+
 // Makes and writes the pieces of one file.
 class Maker {
  public:
-  Maker(const Graph& graph, const Assignment& assignment, const CheckpointOptions& options, double done, double total)
-      : graph_(graph), assignment_(assignment), options_(options), bytes_(done), total_(total) {}
+  Maker(const Graph& graph, const Assignment& assignment, const CheckpointOptions& options, Work& work)
+      : graph_(graph), assignment_(assignment), options_(options), work_(work) {}
 
   Expected<void> write(const Shard& shard, const SafetensorsLayout& layout, const OutputFile& file) {
     std::vector<Piece> tensors;    // each as one piece
@@ -87,6 +100,7 @@ class Maker {
       if (assignment_.structured(param)) {
         end_if_stopped();
         if (auto done = write_whole(tensor, file); !done) return done;
+        work_.done += whole_work(assignment_, param);
         continue;
       }
       tensors.push_back(tensor);
@@ -157,15 +171,15 @@ class Maker {
   void report(double bytes) {
     if (!options_.progress) return;
     const std::lock_guard lock(mutex_);
-    options_.progress(bytes_ += bytes, total_);
+    work_.bytes += bytes, work_.done += bytes;
+    options_.progress(work_.done / work_.all, work_.bytes);
   }
 
   const Graph& graph_;
   const Assignment& assignment_;
   const CheckpointOptions& options_;
   std::mutex mutex_;
-  double bytes_;
-  double total_;
+  Work& work_;
   std::atomic<bool> over_ = false;
   std::optional<Error> error_;
 };
@@ -249,13 +263,13 @@ class Checkpoint {
         if (auto done = write_config(options_); !done) return std::unexpected(done.error());
       }
     }
-    double total = 0;
-    for (std::size_t i = 0; i < shards_.size(); ++i) total += mine(i) ? static_cast<double>(shards_[i].bytes) : 0;
-    double done_bytes = 0;
+    Work work;
+    for (std::size_t i = 0; i < shards_.size(); ++i) work.all += mine(i) ? work_of(shards_[i]) : 0;
     for (std::size_t i = 0; i < shards_.size(); ++i) {
       if (!mine(i)) continue;
-      if (auto done = write_shard(shards_[i], done_bytes, total); !done) return std::unexpected(done.error());
-      done_bytes += static_cast<double>(shards_[i].bytes);
+      const Work before = work;
+      if (auto done = write_shard(shards_[i], work); !done) return std::unexpected(done.error());
+      work.done = before.done + work_of(shards_[i]), work.bytes = before.bytes + static_cast<double>(shards_[i].bytes);
     }
     if (auto done = finish(); !done) return std::unexpected(done.error());
     return report_;
@@ -266,6 +280,11 @@ class Checkpoint {
   }
   [[nodiscard]] std::string path_of(const Shard& shard) const {
     return directory_ ? (fs::path(options_.path) / shard.name).string() : options_.path;
+  }
+  [[nodiscard]] double work_of(const Shard& shard) const {
+    double work = static_cast<double>(shard.bytes);
+    for (const std::size_t i : shard.params) work += whole_work(assignment_, i);
+    return work;
   }
   [[nodiscard]] std::string names_hint() const {
     return fmt::format("names look like \"{}\"; * stands for any letters, ? for one", show(graph_.params.back().name));
@@ -292,7 +311,7 @@ class Checkpoint {
 
   [[nodiscard]] std::string index_path() const { return (fs::path(options_.path) / (options_.stem + ".safetensors.index.json")).string(); }
 
-  Expected<void> write_shard(const Shard& shard, double before, double total) {
+  Expected<void> write_shard(const Shard& shard, Work& work) {
     const std::string path = path_of(shard);
     const auto layout = layout_of(graph_, options_, shard, path);
     if (!layout) return std::unexpected(layout.error());
@@ -304,7 +323,7 @@ class Checkpoint {
     auto file = OutputFile::create(path, layout->file_bytes, options_.replace);
     if (!file) return std::unexpected(file.error());
     if (auto done = file->write_at(0, std::as_bytes(std::span(layout->head))); !done) return done;
-    Maker maker(graph_, assignment_, options_, before, total);
+    Maker maker(graph_, assignment_, options_, work);
     if (auto done = maker.write(shard, *layout, *file); !done) return done;
     const auto done = file->commit(layout->file_bytes);
     const bool kept = !done && directory_ && is_whole(path, *layout);  // another maker was faster

@@ -25,7 +25,7 @@ struct CheckpointOptions {
   std::string stem = "model";               // of a directory's files: model.safetensors, model-00001-of-00002.safetensors
   std::string config = {};                  // the text of the configuration; empty: none is written
   std::string config_name = "config.json";  // ... of its file
-  std::function<void(double bytes, double total)> progress = {};
+  std::function<void(double share, double bytes)> progress = {};  // of the work, and what is written
 };
 
 struct CheckpointFile {

@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
 
 #include <fmt/format.h>
 
+#include "stepzero/core/parallel.hpp"
 #include "stepzero/graph/graph.hpp"
 #include "stepzero/kernels/decompose.hpp"
 #include "stepzero/kernels/fill.hpp"
 #include "stepzero/kernels/product/gemm.hpp"
-#include "stepzero/kernels/row_rotations.hpp"
+#include "stepzero/kernels/row_combinations.hpp"
 
 namespace stepzero {
 
@@ -81,42 +86,85 @@ HeldHeads held_heads(const Block& b, const Assignment::Heads& heads) {
 constexpr float kScores = 0.7F;
 constexpr float kValues = 0.4F;
 
+// Decompositions of targets, the last that were made: keys come after their queries, outputs after their values.
+class Decomposed {
+ public:
+  using Shared = std::shared_ptr<const kernels::Svd>;
+
+  template <class Make>
+  Shared find(const std::string& name, const Make& make) {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto it = std::ranges::find(list_, name, &Entry::name);
+      if (it != list_.end()) return it->svd;
+    }
+    Shared made = std::make_shared<const kernels::Svd>(make());
+    const std::lock_guard lock(mutex_);
+    list_.push_back({name, made});
+    numbers_ += made->u.size() + made->v.size();
+    while (numbers_ > most && list_.size() > 1) {
+      numbers_ -= list_.front().svd->u.size() + list_.front().svd->v.size();
+      list_.pop_front();
+    }
+    return made;
+  }
+
+ private:
+  static constexpr std::size_t most = 16U << 20U;
+  struct Entry {
+    std::string name;
+    Shared svd;
+  };
+  std::mutex mutex_;
+  std::deque<Entry> list_;
+  std::size_t numbers_ = 0;
+};
+
+Decomposed::Shared decomposed(std::uint64_t seed, int layer, const char* pair, Index head, Index d, Index count, float share, float sign) {
+  static Decomposed all;
+  return all.find(fmt::format("{}.{}.{}.{}.{}.{}", seed, layer, pair, head, d, count), [&] {
+    const auto m = mimetic_target(seed, layer, pair, head, d, share, sign);
+    return kernels::svd(View<const float>(m.data(), d, d), count);
+  });
+}
+
+// The heads of one key head, which are at `start` in the block.
+void mimetic_group(const Block& b, const Assignment::Heads& heads, std::uint64_t seed, Index k, Index start, std::vector<float>& out) {
+  const Index d = heads.width, parts = std::min(heads.head_dim, d), group = heads.heads / heads.kv_heads;
+  const auto svd = decomposed(seed, b.layer, "qk", k * group, d, parts, kScores, 1);
+  for (Index i = 0; i < parts; ++i) {
+    const float root = std::sqrt(svd->s[static_cast<std::size_t>(i)]);
+    const float* from = b.role == Role::key ? svd->v.data() : svd->u.data();
+    put_channel(b, start + i, from + i * d, root, out);
+  }
+  for (Index q = k * group + 1; b.role == Role::query && q < (k + 1) * group; ++q) {
+    const auto own = mimetic_target(seed, b.layer, "qk", q, d, kScores, 1);
+    std::vector<float> row(static_cast<std::size_t>(d));
+    for (Index i = 0; i < parts; ++i) {
+      const float* v = &svd->v[static_cast<std::size_t>(i * d)];
+      for (Index r = 0; r < d; ++r)
+        row[static_cast<std::size_t>(r)] = kernels::dot(&own[static_cast<std::size_t>(r * d)], v, static_cast<std::size_t>(d));
+      put_channel(b, start + (q - k * group) * heads.head_dim + i, row.data(), 1 / std::sqrt(svd->s[static_cast<std::size_t>(i)]), out);
+    }
+  }
+}
+
 // Wq Wk' = U S V' in its first head_dim parts: keys V sqrt(S), queries U sqrt(S). A query that shares its keys with
 // others has a target M of its own, and the best it can do with these keys is M V / sqrt(S).
 void mimetic_scores(const Block& b, const Assignment::Heads& heads, std::uint64_t seed, std::vector<float>& out) {
-  const Index d = heads.width;
-  const Index group = heads.heads / heads.kv_heads;
   const HeldHeads held = held_heads(b, heads);
-  for (Index k = held.first; k < held.first + held.count; ++k) {
-    const Index start = (k - held.first) * held.per;
-    const auto m = mimetic_target(seed, b.layer, "qk", k * group, d, kScores, 1);
-    const kernels::Svd svd = kernels::svd(View<const float>(m.data(), d, d));
-    for (Index i = 0; i < std::min(heads.head_dim, d); ++i) {
-      const float root = std::sqrt(svd.s[static_cast<std::size_t>(i)]);
-      const float* v = &svd.v[static_cast<std::size_t>(i * d)];
-      if (b.role == Role::key)
-        put_channel(b, start + i, v, root, out);
-      else
-        put_channel(b, start + i, &svd.u[static_cast<std::size_t>(i * d)], root, out);
-    }
-    for (Index q = k * group + 1; b.role == Role::query && q < (k + 1) * group; ++q) {
-      const auto own = mimetic_target(seed, b.layer, "qk", q, d, kScores, 1);
-      std::vector<float> row(static_cast<std::size_t>(d));
-      for (Index i = 0; i < std::min(heads.head_dim, d); ++i) {
-        const float* v = &svd.v[static_cast<std::size_t>(i * d)];
-        for (Index r = 0; r < d; ++r)
-          row[static_cast<std::size_t>(r)] = kernels::dot(&own[static_cast<std::size_t>(r * d)], v, static_cast<std::size_t>(d));
-        put_channel(b, start + (q - k * group) * heads.head_dim + i, row.data(), 1 / std::sqrt(svd.s[static_cast<std::size_t>(i)]), out);
-      }
-    }
+  const double bytes = 20 * static_cast<double>(heads.width) * static_cast<double>(heads.width);  // of one decomposition
+  const Index at_once = std::max<Index>(1, static_cast<Index>(1e9 / bytes));
+  for (Index first = 0; first < held.count; first += at_once) {
+    parallel_for(std::min(at_once, held.count - first),
+                 [&](Index i) { mimetic_group(b, heads, seed, held.first + first + i, (first + i) * held.per, out); });
   }
 }
 
 // Wv Wo = U S V': values U sqrt(S), outputs sqrt(S) V'.
 void mimetic_values(const Block& b, const Assignment::Heads& heads, std::uint64_t seed, std::vector<float>& out) {
   const Index d = heads.width;
-  const auto m = mimetic_target(seed, b.layer, "vo", 0, d, kValues, -1);
-  const kernels::Svd svd = kernels::svd(View<const float>(m.data(), d, d));
+  const auto svd = decomposed(seed, b.layer, "vo", 0, d, std::min(heads.kv_heads * heads.head_dim, d), kValues, -1);
   const HeldHeads held = held_heads(b, heads);
   const Index first = b.role == Role::value ? held.first * heads.head_dim : 0;
   const Index channels = b.role == Role::value ? first + held.count * heads.head_dim : heads.head_dim * heads.heads;
@@ -125,12 +173,12 @@ void mimetic_values(const Block& b, const Assignment::Heads& heads, std::uint64_
     // every query head of a group reads the same values: each writes its share of them
     const Index part = i / (heads.head_dim * group) * heads.head_dim + i % heads.head_dim;
     if (part >= d) continue;
-    const float root = std::sqrt(svd.s[static_cast<std::size_t>(part)]);
+    const float root = std::sqrt(svd->s[static_cast<std::size_t>(part)]);
     if (b.role == Role::value) {
-      put_channel(b, i - first, &svd.u[static_cast<std::size_t>(part * d)], root, out);
+      put_channel(b, i - first, &svd->u[static_cast<std::size_t>(part * d)], root, out);
       continue;
     }
-    const float* v = &svd.v[static_cast<std::size_t>(part * d)];
+    const float* v = &svd->v[static_cast<std::size_t>(part * d)];
     for (Index c = 0; c < d; ++c)  // channel i of the heads goes to channel c of the stream
       out[static_cast<std::size_t>(b.in_out ? i * b.cols + c : c * b.cols + i)] = root * v[c] / static_cast<float>(group);
   }
@@ -149,6 +197,16 @@ std::vector<float> make_structured(const Param& p, const Block& block, const Ass
   else
     mimetic_values(block, heads, seed, out);
   return out;
+}
+
+double structured_work(const Block& b, const Assignment::Heads& heads) {
+  using S = Distribution::Structure;
+  const double few = static_cast<double>(std::min(b.rows, b.cols)), many = static_cast<double>(std::max(b.rows, b.cols));
+  const double width = static_cast<double>(heads.width);
+  if (b.distribution.structure == S::orthogonal) return few * few * many;
+  if (b.distribution.structure != S::mimetic) return 0;
+  if (b.role == Role::query) return static_cast<double>(held_heads(b, heads).count) * width * width * width;
+  return b.role == Role::value ? 2 * width * width * width : 0;
 }
 
 }  // namespace stepzero

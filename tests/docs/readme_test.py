@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/schemes.md", "docs/stories.md", "docs/lora.md")
+PAGES = ("README.md", "docs/schemes.md", "docs/stories.md", "docs/lora.md", "docs/transfer.md", "docs/coord.md", "docs/steps.md")
 BARS = re.compile("[\u2581-\u258f]+")
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 BLOCK = re.compile(r"```console\n\$ ([^\n]*)\n(.*?)```", re.S)

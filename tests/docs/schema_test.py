@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What --json prints is what docs/signal.schema.json says, and the schema refuses what it should. Needs python3-jsonschema."""
+"""What --json prints is what docs/signal.schema.json and docs/verbs.schema.json say, and the schema refuses what it should. Needs python3-jsonschema."""
 import copy
 import json
 import pathlib
@@ -14,6 +14,7 @@ PROGRAM = ROOT / "build/release/stepzero"
 TINY = ["gpt2", "--set", "layers=2", "--set", "width=32", "--set", "heads=4", "--set", "vocab=97", "--seq-len", "12", "--json"]
 SCHEMA = json.loads((ROOT / "docs/signal.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+VERBS = json.loads((ROOT / "docs/verbs.schema.json").read_text())
 
 
 def run(*arguments):
@@ -37,6 +38,28 @@ def spoiled(document):
     yield change("a negative size", lambda d: d["model"].update(layers=-1))
 
 
+def check_verbs(folder):
+    """step, coord and transfer: the names of what is not as it should be, and how many things were looked at."""
+    jsonschema.Draft202012Validator.check_schema(VERBS)
+    validator = jsonschema.Draft202012Validator(VERBS)
+    coord = ["coord", *TINY[:-1], "--widths", "32,64", "--seeds", "1", "--steps", "1", "--json", "--set", "heads=4", "--set", "vocab=97"]
+    documents = {
+        "step": run("step", *TINY),
+        "step, measured beside": run("step", *TINY, "--measure", "--seeds", "2"),
+        "step, measured": run("step", *TINY, "--measured", "--optimizer", "muon", "--seeds", "1"),
+        "coord": run(*coord),
+        "coord with a mistake": run(*coord, "--parametrization", "none"),
+        "coord over depths": run("coord", *TINY, "--depths", "1,2", "--seeds", "2", "--parametrization", "completep", "--html", f"{folder}/coord.html"),
+        "transfer": run("transfer", "gpt2", "gpt2-medium", "--json"),
+        "transfer, looked at": run("transfer", *TINY[:-3], "--target-set", "width=64", "--check", "--seeds", "1", "--seq-len", "8", "--zero-query", "--json"),
+    }
+    wrong = [name for name, document in documents.items() if not validator.is_valid(document)]
+    broken = copy.deepcopy(documents["coord"])
+    broken["rows"][0]["verdict"] = "perhaps"
+    wrong += ["accepted: a third verdict"] if validator.is_valid(broken) else []
+    return wrong, len(documents) + 1
+
+
 def main():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     failed = passed = 0
@@ -54,6 +77,10 @@ def main():
             "compare": run("compare", *TINY, "--seeds", "2"),
             "report": run("report", *TINY, "-o", f"{folder}/page.html"),
         }
+        wrong, looked_at = check_verbs(folder)
+        for name in wrong:
+            print(f"FAILED  {name}: not as docs/verbs.schema.json has it")
+        failed, passed = failed + len(wrong), passed + looked_at - len(wrong)
     for name, document in documents.items():
         errors = list(VALIDATOR.iter_errors(document))
         for error in errors[:5]:

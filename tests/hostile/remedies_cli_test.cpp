@@ -1,10 +1,6 @@
 // Every remedy that is shown is pasted: its finding goes, and nothing as bad comes. A few models here; all of them, under all
-// schemes, as they are, four times as deep and post-norm, where STEPZERO_REMEDIES=all (./dev remedies).
-#include <atomic>
-#include <cstdlib>
+// schemes: ./dev remedies.
 #include <map>
-#include <mutex>
-#include <thread>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,7 +9,6 @@
 
 #include "stepzero/models/architecture.hpp"
 #include "stepzero/models/model.hpp"
-#include "stepzero/schemes/scheme.hpp"
 #include "tests/hostile/program.hpp"
 
 namespace stepzero::testing {
@@ -57,14 +52,13 @@ Words words_of(const std::string& command) {
 // Predicts, and predicts anew with every remedy.
 class Cell {
  public:
-  Cell(const Scratch& scratch, Counts& counts, std::mutex& one) : scratch_(scratch), counts_(counts), one_(one) {}
+  Cell(const Scratch& scratch, Counts& counts) : scratch_(scratch), counts_(counts) {}
 
   void run(const Words& model, const Words& extra) {
     Words words = model;
     words.insert(words.end(), extra.begin(), extra.end());
     const Result base = testing::run(words, scratch_, 600);
     const std::string command = fmt::format("{}", fmt::join(model, " "));
-    const std::lock_guard lock(one_);
     ++counts_.cells;
     if (base.code != 0) {
       counts_.refused.push_back(command + ": " + base.err.substr(0, base.err.find('\n')));
@@ -107,7 +101,6 @@ class Cell {
 
   const Scratch& scratch_;
   Counts& counts_;
-  std::mutex& one_;
 };
 
 void report(const Counts& c, std::FILE* to) {
@@ -138,31 +131,8 @@ void run_grid(const std::vector<std::string>& models, const std::vector<std::str
       }
     }
   }
-  const char* asked = std::getenv("STEPZERO_REMEDIES_WORKERS");
-  const int workers = asked == nullptr ? 1 : std::atoi(asked);
-  std::atomic<std::size_t> next = 0;
-  std::mutex one;
-  std::vector<std::thread> threads;
-  std::vector<Counts> each(static_cast<std::size_t>(workers));
-  for (int w = 0; w < workers; ++w) {
-    threads.emplace_back([&, w] {
-      const Scratch scratch;
-      std::mutex own;
-      for (std::size_t i = next++; i < cells.size(); i = next++) {
-        Cell(scratch, each[static_cast<std::size_t>(w)], own).run(cells[i], extra);
-        const std::lock_guard lock(one);
-        if (workers > 1 && i % 100 == 99) fmt::print(stderr, "{} of {}\n", i + 1, cells.size());
-      }
-    });
-  }
-  for (std::thread& t : threads) t.join();
-  for (const Counts& c : each) {
-    counts.cells += c.cells, counts.findings += c.findings, counts.remedies += c.remedies;
-    counts.wrong.insert(counts.wrong.end(), c.wrong.begin(), c.wrong.end());
-    counts.refused.insert(counts.refused.end(), c.refused.begin(), c.refused.end());
-    for (const auto& [id, n] : c.seen) counts.seen[id] += n;
-    for (const auto& [id, n] : c.without) counts.without[id] += n;
-  }
+  const Scratch scratch;
+  for (const Words& words : cells) Cell(scratch, counts).run(words, extra);
 }
 
 // A new user's questions: the answers once made each of these models worse.
@@ -177,17 +147,10 @@ const std::vector<Words> asked_by_users = {
 TEST(Remedies, AskedByUsers) {
   Counts counts;
   const Scratch scratch;
-  std::mutex one;
-  for (const Words& words : asked_by_users) Cell(scratch, counts, one).run(words, {"--json", "--effort", "0.05"});
+  for (const Words& words : asked_by_users) Cell(scratch, counts).run(words, {"--json", "--effort", "0.05"});
   for (const std::string& text : counts.wrong) ADD_FAILURE() << text;
   EXPECT_TRUE(counts.refused.empty());
   EXPECT_GT(counts.remedies, 15U);
-}
-
-std::vector<std::string> all_schemes() {
-  std::vector<std::string> out;
-  for (const Scheme& s : schemes()) out.emplace_back(s.name);
-  return out;
 }
 
 TEST(Remedies, OfAFewModels) {
@@ -196,20 +159,6 @@ TEST(Remedies, OfAFewModels) {
            counts);
   for (const std::string& text : counts.wrong) ADD_FAILURE() << text;
   EXPECT_GT(counts.remedies, 10U);
-  report(counts, stdout);
-}
-
-TEST(Remedies, OfAllModels) {
-  const char* asked = std::getenv("STEPZERO_REMEDIES");
-  if (asked == nullptr) GTEST_SKIP() << "./dev remedies";
-  std::vector<std::string> models;
-  for (const Preset& p : presets()) {
-    if (std::string_view(asked) == "all" || p.name.starts_with(asked)) models.emplace_back(p.name);
-  }
-  Counts counts;
-  run_grid(models, all_schemes(), {"--effort", "0.01", "--json"}, counts);
-  for (const std::string& text : counts.wrong) ADD_FAILURE() << text;
-  for (const std::string& text : counts.refused) fmt::print("refused: {}\n", text);
   report(counts, stdout);
 }
 

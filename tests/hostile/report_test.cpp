@@ -190,7 +190,7 @@ TEST_F(Views, ExitCodesAreTheSameInHelpManualAndReadme) {
   ASSERT_NE(start, std::string::npos);
   const std::string line = plain(help.substr(start, help.find("Examples:") - start));
   const std::string codes = line.substr(0, line.find_last_of('.') + 1);
-  EXPECT_THAT(codes, AllOf(HasSubstr("1 findings (compare, diff, claims, audit, --fail-on)"), HasSubstr(" 75 another process")));
+  EXPECT_THAT(codes, AllOf(HasSubstr("1 findings (compare, diff, claims, audit, coord, --fail-on)"), HasSubstr(" 75 another process")));
   const std::string status = manual.substr(manual.find(".SH EXIT STATUS"));
   std::size_t n = 0;
   for (std::size_t at = codes.find(": ") + 2; at < codes.size(); ++n) {

@@ -282,5 +282,20 @@ TEST(Diagnosis, ThereIsAReadingBehindEveryCheck) {
   for (const Finding& f : readings(healthy_signal())) EXPECT_LT(f.reading.beyond, 0) << f.id;
 }
 
+// Gains that begin at nearly nothing are meant so: no change is looked for.
+TEST(Diagnosis, SmallGainsOfBranchesAreMeant) {
+  for (const BranchGain gain : {BranchGain::none, BranchGain::channel}) {
+    Signal s = healthy_signal();
+    set_added(s, 1e-9);
+    s.architecture.branch_gain = gain;
+    const auto found = diagnose(s);
+    const auto it = std::ranges::find(found, std::string("branches-negligible"), &Finding::id);
+    ASSERT_NE(it, found.end());
+    const bool meant = gain != BranchGain::none;
+    EXPECT_EQ(it->severity, meant ? Severity::note : Severity::warning);
+    EXPECT_EQ(candidates(s, *it).empty(), meant);
+  }
+}
+
 }  // namespace
 }  // namespace stepzero

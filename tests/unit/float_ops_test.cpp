@@ -63,6 +63,7 @@ std::vector<Example> larger_examples() {
       {"attention-relative",
        Attention{.heads = 4, .kv_heads = 4, .key_dim = 24, .value_dim = 24, .scale = 0.2, .buckets = 8, .farthest = 40},
        {96, 96, 96}},
+      {"repeat", Repeat{.width = 16, .times = 12}, {16}},
       {"join", Join{.heads = 4, .own = 16, .shared = 8}, {64, 8}},
       {"experts", Experts{.width = 96, .ffn = 48, .routing = {.experts = 8, .chosen = 2}, .act = Elementwise<Silu>{.width = 48}}, {96, 8}},
       {"dropout", Dropout{.width = 96, .p = 0.3, .node = 2}, {96}},

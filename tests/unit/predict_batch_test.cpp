@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "stepzero/models/make_input.hpp"
 #include "stepzero/theory/predict_long.hpp"
 #include "tests/unit/small_model.hpp"
 
@@ -14,6 +15,19 @@ namespace {
 
 Signal predicted(const SmallModel& m, bool every) {
   return predict_any(m.graph, m.a, m.batch, **find_scheme("hf"), {.every_sequence = every}).value();
+}
+
+// With what its family reads: an encoder's tokens, images.
+SmallModel with_input(const std::string& preset, const std::vector<std::string>& set, Index length, Index sequences) {
+  SmallModel m = small_model(preset, set, "zipf", 1);
+  m.batch = make_input(m.a, {.tokens = "zipf", .length = length, .sequences = sequences}).value();
+  return m;
+}
+
+// By the rules alone, without draws of kernels.
+Signal roughly(const SmallModel& m, bool every) {
+  return predict_any(m.graph, m.a, m.batch, **find_scheme("hf"), {.order = Order::fluctuations, .effort = 0.1, .every_sequence = every})
+      .value();
 }
 
 SmallModel eight_of(Index length) { return small_model("gpt2", {"layers=3", "width=256", "heads=4", "vocab=2000"}, "zipf", length, 8); }
@@ -53,6 +67,42 @@ TEST(PredictBatch, SmallBatchesAreTakenWhole) {
   EXPECT_FALSE(stands_for_many(eight_of(32).batch));
   EXPECT_FALSE(stands_for_many(small_model("gpt2", {"layers=1", "width=64", "heads=4", "vocab=100"}, "zipf", 256, 3).batch));
   EXPECT_TRUE(stands_for_many(eight_of(33).batch));
+}
+
+// Encoder and decoder are cut at the same places.
+TEST(PredictBatch, EncoderDecodersToo) {
+  const SmallModel m = with_input(
+      "t5-small", {"layers=1", "decoder_layers=1", "width=128", "heads=2", "head_dim=64", "ffn=256", "vocab=2000", "attention_scale=0.125"},
+      33, 8);
+  ASSERT_TRUE(stands_for_many(m.batch));
+  const Signal few = roughly(m, false), whole = roughly(m, true);
+  EXPECT_EQ(few.sequences_from, 4);
+  const auto off = [](const Value& a, const Value& b) { return std::abs(*a.predicted / *b.predicted - 1); };
+  EXPECT_LT(off(few.gradient_norm, whole.gradient_norm), 0.15);
+  EXPECT_NEAR(*few.loss.predicted, *whole.loss.predicted, 0.1);
+  for (std::size_t i = 0; i < few.nodes.size(); ++i)
+    EXPECT_LT(off(few.nodes[i].forward.second_moment, whole.nodes[i].forward.second_moment), 0.15) << few.nodes[i].name;
+}
+
+// Two images of different classes, and two of one: few classes, so that both are there.
+TEST(PredictBatch, ImagesToo) {
+  const SmallModel m = with_input("vit-base", {"layers=2", "width=96", "heads=3", "ffn=192", "image=112", "vocab=3"}, 0, 6);
+  ASSERT_TRUE(stands_for_many(m.batch));
+  const Signal few = roughly(m, false), whole = roughly(m, true);
+  EXPECT_EQ(few.sequences_from, 2);
+  const auto off = [](const Value& a, const Value& b) { return std::abs(*a.predicted / *b.predicted - 1); };
+  EXPECT_LT(off(few.gradient_norm, whole.gradient_norm), 0.05);
+  EXPECT_NEAR(*few.loss.predicted, *whole.loss.predicted, 0.05);
+  for (std::size_t i = 0; i < few.parameters.size(); ++i) {
+    if (few.parameters[i].shape.size() > 1 && *whole.parameters[i].gradient_norm.predicted > 0)
+      EXPECT_LT(off(few.parameters[i].gradient_norm, whole.parameters[i].gradient_norm), 0.1) << few.parameters[i].name;
+  }
+}
+
+// Batch norm's statistics are those of the batch.
+TEST(PredictBatch, BatchNormTakesEveryImage) {
+  const SmallModel m = with_input("resnet-8", {"image=16"}, 0, 8);
+  EXPECT_EQ(roughly(m, false).sequences_from, 0);
 }
 
 }  // namespace

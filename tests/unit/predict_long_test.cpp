@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "stepzero/models/make_input.hpp"
 #include "tests/unit/small_model.hpp"
 
 namespace stepzero {
@@ -73,6 +74,30 @@ TEST(PredictLong, EachSequenceIsCut) {
   EXPECT_EQ(s.seq_len, 80);
   // what two sequences of 80 tokens have, nearly
   EXPECT_LT(worst(s, any(model(80, 2), 80)).relative, 0.3);
+}
+
+// Each sequence's encoder reads the start of its own tokens: here all equal in both, however the first goes on.
+TEST(PredictLong, AnEncodersTokensAreCutToo) {
+  SmallModel m = small_model("t5-small", {"layers=1", "decoder_layers=1", "width=64", "heads=2", "head_dim=32", "vocab=500"}, "zipf", 1);
+  constexpr std::size_t length = 64;
+  m.batch = make_input(m.a, {.tokens = "zipf", .length = length, .sequences = 2}).value();
+  for (std::size_t t = 0; t < length; ++t) {
+    m.batch.encoder_ids[t] = t < length / 2 ? 5 : static_cast<std::int32_t>(100 + t);
+    m.batch.encoder_ids[length + t] = 7;
+  }
+  const Signal carried =
+      predict_any(m.graph, m.a, m.batch, **find_scheme("hf"), {.order = Order::fluctuations, .effort = 0.1, .longest = length / 2}).value();
+  ASSERT_TRUE(carried.extension);
+  const auto start = static_cast<std::size_t>(m.graph.find_node("encoder.stream.0"));
+  EXPECT_NEAR(*carried.nodes[start].forward.token_cosine.predicted, 1, 1e-9);
+}
+
+// Patches are places: an image is not continued from a part of it.
+TEST(PredictLong, ImagesAreWhole) {
+  SmallModel m = small_model("vit-base", {"layers=1", "width=64", "heads=2", "ffn=64", "image=112"}, "zipf", 1);
+  m.batch = make_input(m.a, {}).value();
+  ASSERT_GT(m.batch.length, 32);
+  EXPECT_FALSE(predict_any(m.graph, m.a, m.batch, **find_scheme("hf"), {.longest = 32}).value().extension);
 }
 
 }  // namespace

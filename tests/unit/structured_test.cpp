@@ -10,7 +10,7 @@
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/kernels/decompose.hpp"
 #include "stepzero/kernels/fill.hpp"
-#include "stepzero/kernels/row_rotations.hpp"
+#include "stepzero/kernels/row_combinations.hpp"
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/model.hpp"
 #include "stepzero/theory/scheme_profile.hpp"
@@ -135,6 +135,25 @@ TEST(Structured, MimeticProductsComeOut) {
   EXPECT_NEAR(off / (48 * 47) / (0.16 / 48), 1, 6 * std::sqrt(2.0 / (48 * 47)));
   // the best third of 0.7 Z + 0.7 I keeps more than a third of the trace
   EXPECT_GT(trace_scores / 48, 0.7 / 3);
+}
+
+// No sign is preferred: the mean of all keys is 0 within its error.
+TEST(Structured, MimeticHasNoMean) {
+  const Made m = made("llama-2-7b", "mimetic", {"layers=2", "width=96", "heads=6", "head_dim=16", "ffn=112", "vocab=97"});
+  for (const char* role : {"q_proj", "k_proj", "v_proj", "o_proj"}) {
+    double sum = 0, squares = 0;
+    double n = 0;
+    for (const int layer : {0, 1}) {
+      for (const std::uint64_t seed : {1, 2, 3}) {
+        const std::string name = "model.layers." + std::to_string(layer) + ".self_attn." + role + ".weight";
+        for (const float x : draw_tensor(m.graph, m.assignment, index_of(m, name), seed)) {
+          sum += static_cast<double>(x), squares += static_cast<double>(x) * static_cast<double>(x);
+          ++n;
+        }
+      }
+    }
+    EXPECT_LT(std::abs(sum) / std::sqrt(squares), 6) << role;
+  }
 }
 
 TEST(Structured, IdentityAttention) {

@@ -3,6 +3,7 @@ export const data = JSON.parse(document.getElementById('data').textContent);
 
 export const measured = data.seeds > 0;
 export const isImages = data.model.family === 'cnn';  // pixels and stages, no tokens, heads or attention
+export const place = isImages ? 'stage' : 'layer';  // what the depth is counted in
 export const multiple = (column) => column && Object.keys(column).length > 0;
 
 // Column i of a quantity {p: [...], s: [...], m: [...], e: [...]} as one value.

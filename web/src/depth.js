@@ -1,6 +1,6 @@
 // The four charts over the depth, with other schemes laid over them.
 import { chart } from './chart.js';
-import { bestOf, data, isImages, mapQuantity, measured, multiple, root } from './data.js';
+import { bestOf, data, isImages, place, mapQuantity, measured, multiple, root } from './data.js';
 import { h } from './dom.js';
 import { factor, number } from './format.js';
 
@@ -67,7 +67,7 @@ function gradientChart(stack, labels, chosen) {
   const gradient = positive(data.depths[stack].gradient);
   const numbers = Math.sqrt(data.input.batch * data.input.seq_len * data.model.width);
   return {
-    title: 'Gradient', subtitle: 'Norm of the loss\u2019s gradient arriving at each layer', labels, log: true,
+    title: 'Gradient', subtitle: `Norm of the loss\u2019s gradient arriving at each ${place}`, labels, log: true,
     lines: [...linesOf(gradient, 'gradient norm'), ...overlays(chosen, (d) => positive(d.gradient), stack)],
     guides: [{ name: 'float16 flushes to 0', value: limits.fp16Small * numbers }, { name: 'fp8 E5M2 flushes to 0', value: limits.e5m2Small * numbers }],
     note: 'It travels from right to left. Guides say where a single number of it, for this batch, is too small to be stored unscaled.',

@@ -1,6 +1,6 @@
 // One block as a diagram: the residual stream runs down on the left, branches leave it and come back. Wires and boxes are
 // coloured by how large the signal is, and every box leads to its numbers.
-import { at, data, nodeAt } from './data.js';
+import { at, data, isImages, nodeAt, place as placeName } from './data.js';
 import { choice, h, svg } from './dom.js';
 import { best, number } from './format.js';
 import { color, onTheme } from './theme.js';
@@ -8,10 +8,15 @@ import { color, onTheme } from './theme.js';
 const branches = [
   ['attn', [['norm'], ['q', 'k', 'v'], ['q_clip', 'k_clip', 'v_clip'], ['q_norm', 'k_norm'], ['q_rot', 'k_rot'], ['mix'], ['sub_norm'], ['out'], ['post_norm'], ['gain']]],
   ['cross', [['norm'], ['q', 'k', 'v'], ['mix'], ['out'], ['post_norm']]],
-  ['ffn', [['norm'], ['gate', 'up'], ['in'], ['act'], ['product'], ['sub_norm'], ['out'], ['post_norm'], ['gain']]],
+  ['ffn', [['norm'], ['router', 'shared.gate', 'shared.up'], ['experts', 'shared.act'], ['shared.product'], ['shared.out'], ['gate', 'up'], ['in'], ['act'], ['product'], ['sub_norm'], ['out'], ['post_norm'], ['gain']]],
 ];
-const lanes = { q: 0, k: 1, v: 2, q_clip: 0, k_clip: 1, v_clip: 2, q_norm: 0, k_norm: 1, q_rot: 0, k_rot: 1, gate: 0, up: 2, act: 0 };
-const titles = { norm: 'norm', q: 'query', k: 'key', v: 'value', mix: 'attention', out: 'output', q_rot: 'rotate', k_rot: 'rotate', q_norm: 'norm', k_norm: 'norm',
+// queries, keys and values from narrow vectors that all heads share
+const latent = [['norm'], ['q_latent', 'k_shared', 'kv_latent'], ['q_latent_norm', 'kv_latent_norm'], ['q', 'k_own', 'v'], ['q_rot', 'k_rot'], ['k'], ['mix'], ['sub_norm'], ['out'], ['post_norm'], ['gain']];
+const lanes = { q_latent: 0, k_shared: 1, kv_latent: 2, q_latent_norm: 0, kv_latent_norm: 2, k_own: 1, router: 0, experts: 0, 'shared.gate': 1, 'shared.act': 1, 'shared.up': 2, 'shared.product': 1, 'shared.out': 1, q: 0, k: 1, v: 2, q_clip: 0, k_clip: 1, v_clip: 2, q_norm: 0, k_norm: 1, q_rot: 0, k_rot: 1, gate: 0, up: 2, act: 0 };
+// lanes that a box reads besides its own
+const reads = { k_own: [2], 'shared.product': [1, 2] };
+const titles = { q_latent: 'q latent', k_shared: 'shared key', kv_latent: 'k, v latent', q_latent_norm: 'norm', kv_latent_norm: 'norm', k_own: 'own key', 'shared.gate': 'gate', 'shared.up': 'up', 'shared.act': 'activation', 'shared.product': 'gate \u00d7 up', 'shared.out': 'shared',
+ norm: 'norm', q: 'query', k: 'key', v: 'value', mix: 'attention', out: 'output', q_rot: 'rotate', k_rot: 'rotate', q_norm: 'norm', k_norm: 'norm',
   gate: 'gate', up: 'up', in: 'in', act: 'activation', product: 'gate \u00d7 up', post_norm: 'norm', gain: 'gain', sub_norm: 'norm', q_clip: 'clip', k_clip: 'clip', v_clip: 'clip' };
 
 const geometry = { stream: 34, left: 84, lane: 92, box: 84, height: 30, row: 46, width: 364 };
@@ -44,11 +49,12 @@ function sizer(direction, names) {
 
 // Rows of boxes of one branch, those that the model has.
 function rowsOf(block, [branch, rows]) {
-  return rows.map((row) => row.map((part) => ({ part, name: `${block}.${branch}.${part}` })).filter((n) => nodeAt(n.name) !== undefined)).filter((row) => row.length > 0);
+  const own = branch === 'attn' && nodeAt(`${block}.attn.kv_latent`) !== undefined ? latent : rows;
+  return own.map((row) => row.map((part) => ({ part, name: `${block}.${branch}.${part}`, title: data.nodes.kind[nodeAt(`${block}.${branch}.${part}`)] === 'experts' ? 'experts' : undefined })).filter((n) => nodeAt(n.name) !== undefined)).filter((row) => row.length > 0);
 }
 
 const centre = geometry.left + geometry.lane * 1.5;
-const xOf = (part, row) => (lanes[part] === undefined || row.length === 1 && part === 'act' && row[0].single ? centre : geometry.left + geometry.lane * (lanes[part] + 0.5));
+const xOf = (part, row) => (lanes[part] === undefined || row.length === 1 && (part === 'router' || part === 'experts') ? centre : geometry.left + geometry.lane * (lanes[part] + 0.5));
 
 function place(rows, top) {
   const gated = rows.some((row) => row.some((n) => n.part === 'gate'));
@@ -62,10 +68,10 @@ function wiresOf(rows) {
   const wires = [];
   rows.forEach((row, r) => row.forEach((from) => {
     for (let next = r + 1; next < rows.length; ++next) {
-      const targets = rows[next].filter((to) => from.lane === undefined || to.lane === undefined || to.lane === from.lane);
+      const targets = rows[next].filter((to) => from.lane === undefined || to.lane === undefined || (reads[to.part] || [to.lane]).includes(from.lane));
       if (targets.length === 0) continue;
       targets.forEach((to) => wires.push([from, to]));
-      break;
+      if (from.part !== 'kv_latent_norm' || targets.some((to) => to.part === 'v')) break;
     }
   }));
   return wires;
@@ -97,7 +103,8 @@ function picture(prefix, layer, direction, selected, select) {
   const layerOfWires = svg('g', { class: 'wires' });
   const layerOfBoxes = svg('g', null);
   const spine = { x: geometry.stream + 22, y: 8 };
-  const first = { name: streamIn, title: streamIn.replace(prefix, ''), x: spine.x + 2, y: spine.y, part: 'stream' };
+  const titleOf = (name) => (isImages && nodeAt(name) !== undefined ? data.nodes.kind[nodeAt(name)].replace(/_/g, ' ') : name.replace(prefix, ''));
+  const first = { name: streamIn, title: titleOf(streamIn), x: spine.x + 2, y: spine.y, part: 'stream' };
   layerOfBoxes.append(boxOf(first, size, selected, select));
   let top = spine.y + geometry.height + 26;
   let from = streamIn;
@@ -141,7 +148,7 @@ function picture(prefix, layer, direction, selected, select) {
   }
   const bottom = top - 14;
   layerOfWires.append(wire(`M${geometry.stream},${lineFrom} V${bottom}`, size(streamOut)?.relative));
-  layerOfBoxes.append(boxOf({ name: streamOut, title: streamOut.replace(prefix, ''), x: spine.x + 2, y: bottom, part: 'stream' }, size, selected, select));
+  layerOfBoxes.append(boxOf({ name: streamOut, title: titleOf(streamOut), x: spine.x + 2, y: bottom, part: 'stream' }, size, selected, select));
   const height = bottom + geometry.height + 8;
   return svg('svg', { viewBox: `0 0 ${geometry.width} ${height}`, class: 'block-picture', role: 'group', 'aria-label': `Block ${layer}: boxes with the size of their signal` }, layerOfWires, layerOfBoxes);
 }
@@ -151,8 +158,8 @@ function numbersOf(name) {
   if (i === undefined) return h('p', null, 'no numbers');
   const rows = [
     ['size (rms)', (v) => best(v) === undefined ? null : Math.sqrt(best(v)), data.nodes.second_moment],
-    ['E[x\u00b2]', null, data.nodes.second_moment], ['mean', null, data.nodes.mean], ['token cosine', null, data.nodes.cosine],
-    ['gradient norm', null, data.nodes.gradient], ['gradient, token cosine', null, data.nodes.gradient_cosine]];
+    ['E[x\u00b2]', null, data.nodes.second_moment], ['mean', null, data.nodes.mean], [isImages ? 'cosine' : 'token cosine', null, data.nodes.cosine],
+    ['gradient norm', null, data.nodes.gradient], [isImages ? 'gradient, cosine' : 'gradient, token cosine', null, data.nodes.gradient_cosine]];
   const both = rows.some(([, , q]) => at(q, i).p !== undefined && at(q, i).m !== undefined);
   const cell = (f, v, part, around) => {
     const x = v[part];
@@ -178,7 +185,7 @@ function acrossLayers(name, layer, prefix, layers, direction, go) {
   const low = Math.log(Math.min(...positive));
   const high = Math.max(Math.log(Math.max(...positive)), low + Math.log(2));
   const width = 4;
-  return h('div', { class: 'across' }, h('p', null, `The same node in all ${layers} layers, ${number(Math.min(...positive), 3)} to ${number(Math.max(...positive), 3)}`),
+  return h('div', { class: 'across' }, h('p', null, `The same node in all ${layers} ${placeName}s, ${number(Math.min(...positive), 3)} to ${number(Math.max(...positive), 3)}`),
     svg('svg', { viewBox: `0 0 ${layers * width} 40`, preserveAspectRatio: 'none', 'aria-hidden': 'true' }, values.map((x, l) => {
       const tall = x > 0 ? 4 + 36 * (Math.log(x) - low) / (high - low) : 1;
       return svg('rect', { x: l * width + 0.4, y: 40 - tall, width: width - 0.8, height: tall, class: l === layer ? 'here' : '', onclick: () => go(l) });
@@ -186,14 +193,14 @@ function acrossLayers(name, layer, prefix, layers, direction, go) {
 }
 
 export function blockSection(showInTable) {
-  const layers = data.depths[0].added.length;
+  let layers = data.depths[0].added.length;
   let prefix = data.depths[0].prefix;
   let layer = 0;
   let direction = 'forward';
   let selected = `${prefix}stream.0`;
   const holder = h('div', { class: 'block-holder' });
   const panel = h('div', { class: 'panel', 'aria-live': 'polite' });
-  const slider = h('input', { type: 'range', min: 0, max: Math.max(0, layers - 1), value: 0, 'aria-label': 'Layer', oninput: (event) => go(Number(event.target.value)) });
+  const slider = h('input', { type: 'range', min: 0, max: Math.max(0, layers - 1), value: 0, 'aria-label': isImages ? 'Stage' : 'Layer', oninput: (event) => go(Number(event.target.value)) });
   const shown = h('output', null, '0');
   function draw() {
     holder.replaceChildren(picture(prefix, layer, direction, selected, select));
@@ -204,7 +211,18 @@ export function blockSection(showInTable) {
       h('button', { type: 'button', class: 'link', onclick: () => showInTable(selected) }, 'Find it in the table'));
     slider.value = String(layer);
     shown.textContent = String(layer);
-    slider.setAttribute('aria-valuetext', `layer ${layer}`);
+    slider.setAttribute('aria-valuetext', `${placeName} ${layer}`);
+  }
+  const stacks = data.depths.length < 2 ? '' : h('select', { 'aria-label': 'Stack', onchange: (event) => enter(event.target.value) },
+    data.depths.map((d) => h('option', { value: d.prefix }, d.prefix.replace(/\.$/, ''))));
+  function enter(next) {
+    prefix = next;
+    layers = data.depths.find((d) => d.prefix === prefix).added.length;
+    layer = Math.min(layer, layers - 1);
+    slider.max = String(Math.max(0, layers - 1));
+    selected = `${prefix}stream.${layer}`;
+    if (stacks) stacks.value = prefix;
+    draw();
   }
   function select(name) {
     selected = name;
@@ -221,14 +239,14 @@ export function blockSection(showInTable) {
   const legend = h('p', { class: 'wire-legend' }, h('i', { class: 'ramp' }), h('span', null, 'small'), h('span', null, '\u2248 1'), h('span', null, 'large'));
   return {
     element: h('section', { id: 'block', 'aria-labelledby': 'block-title', tabindex: '-1' },
-      h('div', { class: 'head' }, h('h2', { id: 'block-title' }, 'Inside a block'),
+      h('div', { class: 'head' }, h('h2', { id: 'block-title' }, isImages ? 'Inside a stage' : 'Inside a block'), stacks,
         choice('Direction', [['forward', 'Signal'], ['backward', 'Gradient']], direction, (value) => { direction = value; draw(); })),
       h('p', { class: 'lead' }, 'Boxes show the size (rms) of what leaves them. Choose one for its numbers.'),
-      h('div', { class: 'block-controls' }, h('label', null, 'Layer ', shown), slider, legend),
+      h('div', { class: 'block-controls' }, h('label', null, isImages ? 'Stage ' : 'Layer ', shown), slider, legend),
       h('div', { class: 'block' }, holder, panel)),
     follow(name, next) {
       const stack = data.depths.find((d) => d.prefix && name.startsWith(d.prefix));
-      prefix = stack ? stack.prefix : data.depths[0].prefix;
+      enter(stack ? stack.prefix : data.depths[0].prefix);
       layer = Math.min(next, layers - 1);
       selected = nodeAt(name) === undefined ? `${prefix}stream.${layer}` : name;
       draw();

@@ -1,5 +1,5 @@
 // The verdict first, then each finding: what, where, why, what to do.
-import { data, isImages, layerOf } from './data.js';
+import { data, isImages, layerOf, place } from './data.js';
 import { announce, h } from './dom.js';
 import { best, number, uncertainty } from './format.js';
 
@@ -36,7 +36,7 @@ function tiles() {
   return h('dl', { class: 'tiles' },
     tile('Loss at step 0', number(best(loss)), `${plusMinus(loss)} \u00b7 uniform guess ${number(data.uniform_loss)}`.replace(/^ \u00b7 /, '')),
     tile('Gradient norm', number(best(gradient)), plusMinus(gradient)),
-    tile('Signal, first to last', `${number(signal[0], 2)} \u2192 ${number(signal[signal.length - 1], 2)}`, best(growth.forward) === undefined ? '' : `rms, e^${number(best(growth.forward) / 2, 2)} a layer`),
+    tile('Signal, first to last', `${number(signal[0], 2)} \u2192 ${number(signal[signal.length - 1], 2)}`, best(growth.forward) === undefined ? '' : `rms, e^${number(best(growth.forward) / 2, 2)} a ${place}`),
     isImages ? null : tile('Token cosine, end', number(end, 4), end === undefined ? '' : end > 0.95 ? 'tokens have collapsed' : end > 0.8 ? 'tokens have aligned' : 'tokens stay apart'));
 }
 

@@ -36,13 +36,6 @@ export function factor(x) {
   return x >= 1000 ? Number(x.toPrecision(2)).toLocaleString('en') : number(x, 2);
 }
 
-// Names differ at both ends: what is too long loses its middle.
-export function middle(text, most) {
-  if (text.length <= most) return text;
-  const end = Math.ceil((most - 1) * 0.6);
-  return `${text.slice(0, most - 1 - end)}\u2026${text.slice(-end)}`;
-}
-
 // A value {p, s, m, e}: the number to show, and what stands behind the plus-minus.
 export const best = (v) => (v.m !== undefined ? v.m : v.p);
 export const uncertainty = (v) => (v.m !== undefined ? v.e : v.s);

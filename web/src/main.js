@@ -30,7 +30,7 @@ function header() {
       h('button', { type: 'button', id: 'theme', class: 'quiet', onclick: () => announce(`${switchTheme()} colours`) }, 'Light / dark')),
     h('h1', null, model.name),
     h('p', { class: 'facts' }, facts.map((fact) => h('span', null, fact))),
-    h('p', { class: 'facts second' }, [`scheme ${data.scheme}`, `${input.tokens} ${isImages ? 'pixels' : 'tokens'}, ${input.batch} \u00d7 ${input.seq_len}`, how].map((fact) => h('span', null, fact))),
+    h('p', { class: 'facts second' }, [`scheme ${data.scheme}`, `${input.tokens} ${isImages || model.family === 'vit' ? 'pixels' : 'tokens'}, ${input.batch} \u00d7 ${input.seq_len}`, how].map((fact) => h('span', null, fact))),
     model.changes.length > 0 ? h('p', { class: 'changes' }, `The scheme sets ${model.changes.join(', ')}`) : null);
 }
 

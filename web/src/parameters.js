@@ -1,8 +1,8 @@
 // Gradient norms of the parameters: a line for each role over the layers, and the largest by name.
 import { chart } from './chart.js';
-import { bestOf, data, isImages } from './data.js';
+import { bestOf, data, isImages, place } from './data.js';
 import { h } from './dom.js';
-import { best, middle, number } from './format.js';
+import { best, number } from './format.js';
 
 const colors = ['accent', 'over-1', 'over-2', 'over-3', 'over-4', 'over-5', 'ink'];
 // as graph/role_names.cpp calls them; what is not here lies outside the layers, or is a vector
@@ -32,17 +32,17 @@ function largest(count) {
       const share = row.norm ** 2 / total;
       const fill = h('span', { class: 'fill' });
       fill.style.width = `${Math.max(0.5, 100 * share)}%`;
-      return h('li', null, h('span', { class: 'name', title: row.text }, middle(row.text, 38)), h('span', { class: 'bar' }, fill),
+      return h('li', null, h('span', { class: 'name' }, row.text.split(/(?<=\.)/).flatMap((part) => [part, h('wbr')])), h('span', { class: 'bar' }, fill),
         h('span', { class: 'value' }, number(row.norm, 3)), h('span', { class: 'share' }, `${number(100 * share, 2)} %`));
     })));
 }
 
 export function parameterSection() {
   const { layers, lines } = byRole();
-  const labels = Array.from({ length: layers }, (_, l) => `layer ${l}`);
+  const labels = Array.from({ length: layers }, (_, l) => `${place} ${l}`);
   const plotted = layers > 1 && lines.length > 0 ? chart({
     title: 'By role', subtitle: 'Gradient norm of each kind of matrix', labels, log: true, lines, height: 260,
-    summary: `Gradient norm over the layers of ${lines.map((l) => l.name).join(', ')}. Arrow keys walk over the layers.`,
+    summary: `Gradient norm over the ${place}s of ${lines.map((l) => l.name).join(', ')}. Arrow keys walk over the ${place}s.`,
   }).element : null;
   return h('section', { id: 'parameters', 'aria-labelledby': 'parameters-title' }, h('h2', { id: 'parameters-title' }, 'Gradients of the parameters'),
     h('div', { class: 'pair' }, plotted, largest(10)));

@@ -86,7 +86,7 @@ export function tableSection() {
   return {
     element: h('section', { id: 'table', 'aria-labelledby': 'table-title', tabindex: '-1' },
       h('div', { class: 'head' }, h('h2', { id: 'table-title' }, 'Every number'),
-        choice('Which table', Object.entries(tables).map(([key, t]) => [key, t.title]), which, (value) => { which = value; sort = { column: null, down: false }; shown = page; draw(); })),
+        choice('Which table', Object.entries(tables).filter(([, t]) => t.names.length > 0).map(([key, t]) => [key, t.title]), which, (value) => { which = value; sort = { column: null, down: false }; shown = page; draw(); })),
       h('div', { class: 'table-controls' }, search, count),
       h('div', { class: 'scroll' }, h('table', { class: 'everything' }, head, body)), more),
     find(name) {

@@ -177,6 +177,35 @@ test('a block shows its numbers, layer by layer', async (browser) => {
   return [a];
 });
 
+// Every node of a block is in its picture, whatever the block is made of.
+test('experts, latent attention, two stacks and stages', async (browser) => {
+  const tiny = ['--set', 'layers=2', '--set', 'vocab=512', '--seq-len', '8', '--no-remedies'];
+  const opened = [];
+  const see = async (name, ...args) => {
+    opened.push(await open(browser, report(name, ...args)));
+    return opened[opened.length - 1].page;
+  };
+  const boxes = (page) => page.$$eval('.block-picture .box', (list) => list.map((box) => box.dataset.node));
+  for (const [model, layer] of [['mixtral-8x7b', 1], ['deepseek-v3', 3]]) {
+    const page = await see(model, model, ...tiny.with(1, `layers=${layer + 1}`));
+    await page.fill('.block-controls input', String(layer));
+    const all = await page.evaluate((prefix) => JSON.parse(document.getElementById('data').textContent).nodes.name.filter((name) => name.startsWith(prefix)), `blocks.${layer}.`);
+    const shown = new Set(await boxes(page));
+    assert.deepEqual(all.filter((name) => !shown.has(name)), [], `${model}: nodes that the picture leaves out`);
+  }
+  const t5 = await see('t5', 't5-small', ...tiny, '--set', 'decoder_layers=3');
+  await t5.selectOption('#block select', 'decoder.');
+  assert.ok((await boxes(t5)).includes('decoder.blocks.0.cross.mix'));
+  assert.equal(await t5.getAttribute('.block-controls input', 'max'), '2');
+  const names = await t5.$$eval('.largest .name', (list) => list.map((name) => name.textContent));
+  assert.ok(names.every((name) => /\.\d+\.|^[^.]+\.weight$/.test(name) && !name.includes('\u2026')), `names lost their layer: ${names}`);
+  const lenet = await see('lenet', 'lenet', '--no-remedies');
+  const text = await lenet.evaluate(() => document.querySelector('main').innerText);
+  assert.doesNotMatch(text, /token|heads|residual|attention|\bblock\b|Layer \d/i);
+  assert.match(text, /Inside a stage[^]*max pool/);
+  return opened;
+});
+
 test('a phone sees all of it', async (browser) => {
   const a = await open(browser, sick, { width: 390, height: 844, scale: 2, touch: true });
   const wide = await a.page.evaluate(() => document.documentElement.scrollWidth - innerWidth);

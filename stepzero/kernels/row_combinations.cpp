@@ -1,10 +1,10 @@
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "stepzero/kernels/row_rotations.cpp"
+#define HWY_TARGET_INCLUDE "stepzero/kernels/row_combinations.cpp"
 #include <hwy/foreach_target.h>  // includes this file once for each SIMD level; must come first
 
 #include <hwy/highway.h>
 
-#include "stepzero/kernels/row_rotations.hpp"
+#include "stepzero/kernels/row_combinations.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace stepzero::kernels::HWY_NAMESPACE {
@@ -44,13 +44,8 @@ void subtract(const double* HWY_RESTRICT a, double f, double* HWY_RESTRICT b, st
   for (std::size_t i = 0; i < n; ++i) b[i] -= f * a[i];
 }
 
-void rotate(float* HWY_RESTRICT a, float* HWY_RESTRICT b, float c, float s, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) {
-    const float x = a[i];
-    const float y = b[i];
-    a[i] = c * x - s * y;
-    b[i] = s * x + c * y;
-  }
+void subtract_two(double f, const double* HWY_RESTRICT a, double g, const double* HWY_RESTRICT b, double* HWY_RESTRICT to, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) to[i] -= f * a[i] + g * b[i];
 }
 
 }  // namespace stepzero::kernels::HWY_NAMESPACE
@@ -62,12 +57,14 @@ namespace stepzero::kernels {
 HWY_EXPORT(dot_float);
 HWY_EXPORT(dot_double);
 HWY_EXPORT(subtract);
-HWY_EXPORT(rotate);
+HWY_EXPORT(subtract_two);
 
 float dot(const float* a, const float* b, std::size_t n) { return HWY_DYNAMIC_DISPATCH(dot_float)(a, b, n); }
 double dot(const double* a, const double* b, std::size_t n) { return HWY_DYNAMIC_DISPATCH(dot_double)(a, b, n); }
 void subtract(const double* a, double f, double* b, std::size_t n) { HWY_DYNAMIC_DISPATCH(subtract)(a, f, b, n); }
-void rotate(float* a, float* b, float c, float s, std::size_t n) { HWY_DYNAMIC_DISPATCH(rotate)(a, b, c, s, n); }
+void subtract_two(double f, const double* a, double g, const double* b, double* to, std::size_t n) {
+  HWY_DYNAMIC_DISPATCH(subtract_two)(f, a, g, b, to, n);
+}
 
 }  // namespace stepzero::kernels
 #endif  // HWY_ONCE

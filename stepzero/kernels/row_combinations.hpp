@@ -12,7 +12,7 @@ double dot(const double* a, const double* b, std::size_t n);
 // b -= f a
 void subtract(const double* a, double f, double* b, std::size_t n);
 
-// (a, b) <- (c a - s b, s a + c b)
-void rotate(float* a, float* b, float c, float s, std::size_t n);
+// to -= f a + g b
+void subtract_two(double f, const double* a, double g, const double* b, double* to, std::size_t n);
 
 }  // namespace stepzero::kernels

@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Every remedy that predict shows, pasted: all presets x schemes x {as they are, four times as deep, post-norm}.
+
+    remedies.py PROGRAM KEPT [--only WORD] [--minutes M] [--workers N] [--notes] [--table FILE]
+
+What a model came to is a line of the file KEPT, written as it comes: the same command goes on where it was ended. Models
+are taken in a random order (always the same), so that a part of them speaks for all. With --table the page of what is
+kept is written and nothing is run.
+"""
+import argparse
+import collections
+import json
+import random
+import shlex
+import subprocess
+import sys
+import threading
+import time
+
+RANK = {"note": 0, "warning": 1, "error": 2}
+# few tokens, as many as attention is judged on, and little sampling: thousands of models
+INPUT, IMAGE = ["--seq-len", "8"], ["--set", "image=48"]
+HOW = ["--effort", "0.01", "--threads", "1", "--json"]
+VARIANTS = ("as it is", "four times as deep", "post-norm")
+
+
+def run(program, words):
+    return subprocess.run([program, *words], capture_output=True, text=True, timeout=1800)
+
+
+def names(program, verb):
+    lines = run(program, [verb]).stdout.splitlines()
+    if verb == "models":
+        return [(line.split()[0], line.split()) for line in lines[1:] if line.strip()]
+    return [line.split()[0] for line in lines if line and not line.startswith((" ", "stepzero "))]
+
+
+def is_image(family):
+    return family in ("cnn", "vit", "deit")
+
+
+def cells(program):
+    out = []
+    for model, columns in names(program, "models"):
+        layers, family = int(columns[2]), columns[-1]
+        for scheme in names(program, "schemes"):
+            for variant in VARIANTS:
+                words = ["predict", model, "--scheme", scheme]
+                if variant != "as it is":
+                    if family == "cnn":
+                        continue
+                    depth = 4 * layers
+                    changed = [f"layers={depth}"] + ([f"decoder_layers={depth}"] if family in ("t5", "bart") else [])
+                    for change in changed if variant == "four times as deep" else ["norm_placement=post"]:
+                        words += ["--set", change]
+                words += [] if family == "cnn" else IMAGE if is_image(family) else INPUT
+                out.append((model, scheme, variant, words))
+    random.Random(1).shuffle(out)
+    return out
+
+
+def worst(findings):
+    out = {}
+    for f in findings:
+        out[f["id"]] = max(out.get(f["id"], 0), RANK[f["severity"]])
+    return out
+
+
+def judge(program, words, notes):
+    """What is wrong with the remedies of one model, as a row to keep."""
+    base = run(program, words + HOW + (["--full"] if notes else []))
+    row = {"command": shlex.join(words), "findings": [], "remedies": 0, "wrong": []}
+    if base.returncode not in (0, 3):
+        row["refused"] = base.stderr.splitlines()[0] if base.stderr else str(base.returncode)
+        return row
+    before = json.loads(base.stdout)["findings"]
+    was, after = worst(before), {}
+    for f in before:
+        if not (RANK[f["severity"]] > 0 or notes):
+            continue
+        remedies = f.get("remedies", [])
+        row["findings"].append([f["id"], f["severity"], len(remedies)])
+        for r in remedies:
+            row["remedies"] += 1
+            if r["command"] not in after:
+                pasted = run(program, shlex.split(r["command"])[1:] + ["--json", "--no-remedies", "--threads", "1"])
+                after[r["command"]] = worst(json.loads(pasted.stdout)["findings"]) if pasted.returncode == 0 else pasted.stderr or "ends"
+            now = after[r["command"]]
+            if isinstance(now, str):
+                row["wrong"].append(f"{r['command']}: {now.strip()}")
+                continue
+            if f["id"] in now:
+                row["wrong"].append(f"{f['id']} is still there after {r['flags']}")
+            for name, severity in now.items():
+                if severity >= RANK[f["severity"]] and was.get(name, -1) < severity:
+                    row["wrong"].append(f"{r['flags']} brings {name}, for {f['id']}")
+    return row
+
+
+def kept_rows(path):
+    try:
+        with open(path) as file:
+            return [json.loads(line) for line in file if line.endswith("\n")]
+    except FileNotFoundError:
+        return []
+
+
+def tell(rows, out=print):
+    found = sum(len(r["findings"]) for r in rows)
+    shown = sum(r["remedies"] for r in rows)
+    wrong = [f"{r['command']}: {w}" for r in rows for w in r["wrong"]]
+    refused = [r for r in rows if "refused" in r]
+    out(f"{len(rows)} models, {len(refused)} of them refused, {found} findings, {shown} remedies pasted, {len(wrong)} of them wrong")
+    return wrong
+
+
+def page(rows, all_cells):
+    total = len(all_cells)
+    variants = {shlex.join(words): variant for _, _, variant, words in all_cells}
+    rows = [r for r in rows if r["command"] in variants]
+    seen, without = collections.Counter(), collections.Counter()
+    by_variant = collections.defaultdict(lambda: [0, 0, 0, 0, 0, 0])
+    for r in rows:
+        counts = by_variant[variants[r["command"]]]
+        counts[0] += 1
+        counts[1] += "refused" in r
+        counts[2] += len(r["findings"])
+        counts[3] += sum(n == 0 for _, _, n in r["findings"])
+        counts[4] += r["remedies"]
+        counts[5] += len(r["wrong"])
+        for name, severity, n in r["findings"]:
+            seen[name, severity] += 1
+            without[name, severity] += n == 0
+    lines = [f"{len(rows)} of {total} models (presets x schemes x variants).\n",
+             "| variant | models | refused | findings | without a remedy | remedies pasted | wrong |", "|---|---|---|---|---|---|---|"]
+    for variant in VARIANTS:
+        lines.append("| " + " | ".join([variant, *map(str, by_variant[variant])]) + " |")
+    lines += ["", "| finding | severity | seen | without a remedy |", "|---|---|---|---|"]
+    for name, severity in sorted(seen, key=lambda k: (k[0], -RANK[k[1]])):
+        lines.append(f"| `{name}` | {severity} | {seen[name, severity]} | {without[name, severity]} |")
+    wrong = [f"{r['command']}: {w}" for r in rows for w in r["wrong"]]
+    if wrong:
+        lines += ["", "Wrong:", ""] + [f"* `{w}`" for w in wrong]
+    return "\n".join(lines) + "\n"
+
+
+def write_table(path, text):
+    """Between the marks of a page."""
+    begin, end = "<!-- begin: ./dev remedies -->\n", "<!-- end -->\n"
+    with open(path) as file:
+        whole = file.read()
+    head, rest = whole.split(begin)
+    with open(path, "w") as file:
+        file.write(head + begin + text + end + rest.split(end, 1)[1])
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("kept")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--minutes", type=float, default=1e9)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--notes", action="store_true")
+    parser.add_argument("--table")
+    asked = parser.parse_args()
+    everything = cells(asked.program)
+    if asked.table:
+        write_table(asked.table, page(kept_rows(asked.kept), everything))
+        return 0
+    done = {r["command"] for r in kept_rows(asked.kept)}
+    left = [c for c in everything if c[0].startswith(asked.only) and shlex.join(c[3]) not in done]
+    print(f"{len(everything)} models, {len(done)} kept, {len(left)} to go", flush=True)
+    until, one, start = time.time() + 60 * asked.minutes, threading.Lock(), time.time()
+    todo, told = iter(left), [0]
+
+    def work():
+        while time.time() < until:
+            with one:
+                cell = next(todo, None)
+            if cell is None:
+                return
+            row = judge(asked.program, cell[3], asked.notes)
+            with one:
+                with open(asked.kept, "a") as file:
+                    file.write(json.dumps(row) + "\n")
+                told[0] += 1
+                if told[0] % 200 == 0:
+                    rate = told[0] / (time.time() - start)
+                    print(f"{told[0]} of {len(left)}, {(len(left) - told[0]) / rate / 60:.0f} min left", flush=True)
+
+    threads = [threading.Thread(target=work) for _ in range(asked.workers)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    wrong = tell([r for r in kept_rows(asked.kept)])
+    for w in wrong:
+        print(w)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,21 @@
+#pragma once
+// Attention in a step: heads are drawn, with the gradient of their output N(0, G / n), and go backward and forward again with what is
+// between them and their matrices (rotations, norms of heads), before and after the step (drawn.hpp).
+//
+//     response = E[A' response_v A^T] + what q and k make of it, by drawn directions                                  (1)
+//     size, stretch as of a function; scores: root mean square of the change over visible keys                        (2)
+// Heads that share a key head are drawn together, the kernel of their input anew for each draw. Muon's update of queries and keys knows all
+// heads of a model at once: so many are drawn together.
+// Derived in docs/derivations/move.md
+#include "stepzero/ops/move/chain.hpp"
+
+namespace stepzero {
+
+// The last node is the attention, the others what is in front of it. updates: of every node's parameters, the gains of heads.
+ChainMover move_heads(const Batch& batch, std::vector<ChainNode> nodes, std::span<const DrawnFrom> inputs,
+                      std::span<const std::vector<Update>> updates, const Kernel& G, std::uint64_t place, double effort);
+
+// The op for some of the heads, if it works head by head and can stand in front of an attention; else empty.
+std::optional<AnyOp> for_heads(const AnyOp& op, Index heads);
+
+}  // namespace stepzero

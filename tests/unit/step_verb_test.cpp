@@ -1,0 +1,125 @@
+// What `step` says: the two curves apart, the findings on both sides of their thresholds, predicted beside measured.
+#include <cmath>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "stepzero/api/step.hpp"
+#include "stepzero/core/parallel.hpp"
+#include "stepzero/report/check_step.hpp"
+
+namespace stepzero {
+namespace {
+
+class StepVerb : public ::testing::Test {
+ protected:
+  StepVerb() { set_threads(1); }
+  ~StepVerb() override { set_threads(before_); }
+
+  // A step of which nothing stands out.
+  static StepSubject calm() {
+    StepSubject s;
+    StepSignal step;
+    step.wires.push_back({.name = "stream.1"});
+    step.wires.back().relative.measured = 0.5;
+    step.wires.push_back({.name = "logits"});
+    step.logits = 1;
+    step.attention.push_back({.name = "blocks.0.attn"});
+    step.attention.back().change.measured = 0.5;
+    step.before.measured = 3;
+    step.after.measured = 2.9;
+    s.signal.optimizer = {.name = "adamw", .rate = 1e-3, .settings = {}};
+    s.signal.steps.push_back(step);
+    return s;
+  }
+  static std::vector<std::string> found(const StepSubject& s) {
+    std::vector<std::string> ids;
+    for (const Finding& f : diagnose_step(s)) ids.push_back(f.id);
+    return ids;
+  }
+
+  int before_ = threads();
+};
+
+TEST_F(StepVerb, FindingsOnBothSides) {
+  using Ids = std::vector<std::string>;
+  EXPECT_EQ(found(calm()), Ids{});
+  StepSubject s = calm();
+  s.signal.steps[0].wires[0].relative.measured = 1.01;
+  EXPECT_EQ(found(s), Ids{"step-moves-stream"});
+  s = calm();
+  s.signal.steps[0].attention[0].change.measured = 1.01;
+  EXPECT_EQ(found(s), Ids{"step-moves-scores"});
+  s = calm();
+  s.below_eps = {0.51};
+  s.below_eps_of_all = 0.49;
+  EXPECT_EQ(found(s), Ids{});
+  s.below_eps_of_all = 0.51;
+  EXPECT_EQ(found(s), Ids{"step-below-eps"});
+  s = calm();
+  s.signal.steps[0].after.measured = 3.01;
+  EXPECT_EQ(found(s), Ids{"step-raises-loss"});
+}
+
+TEST_F(StepVerb, TwoCurvesApart) {
+  StepSignal step;
+  step.before.predicted = step.before.measured = 1;
+  for (int k = 0; k < 9; ++k) {
+    const double x = std::ldexp(1.0, k);
+    StepSignal::Rate r{.rate = x};
+    r.loss.predicted = 1 - x / 8 + x * x / 128;  // lowest at 8
+    r.loss.measured = 1 - x / 2 + x * x / 8;     // at 2
+    step.rates.push_back(r);
+  }
+  const double vertex = std::pow(2, -0.3);  // of the parabola through decreases of 3/8, 1/2 and 0
+  EXPECT_NEAR(*predicted_rates(step).best, 8 * vertex, 1e-9);
+  EXPECT_NEAR(*measured_rates(step).best, 2 * vertex, 1e-9);
+  EXPECT_NEAR(*measured_rates(step).stops, 4, 1e-9);
+}
+
+// Predicted and measured numbers of one name are of one thing: they agree to a tenth and a bit.
+TEST_F(StepVerb, PredictedBesideMeasured) {
+  StepRequest r;
+  r.model = {.model = "gpt2", .set = {"layers=2", "width=64", "heads=2", "vocab=97", "positions=16"}};
+  r.optimizer = {.name = "adamw", .rate = 1e-3};
+  r.input.length = 12;
+  r.measured = true;
+  r.search = false;
+  r.seeds = 8;
+  const auto s = run_step(r);
+  ASSERT_TRUE(s) << s.error().message;
+  const StepSignal& step = s->step();
+  const auto near = [](const Value& v, double share, const std::string& what) {
+    ASSERT_TRUE(v.predicted && v.measured) << what;
+    EXPECT_NEAR(*v.predicted / *v.measured, 1, share) << what;
+  };
+  near(step.wires[step.logits].relative, 0.1, "logits");
+  near(step.first_order, 0.15, "first order");
+  const auto json = nlohmann::json::parse(step_json(*s));
+  EXPECT_EQ(json["schema"], "stepzero.step/1");
+  ASSERT_EQ(json["streams"].size(), 3U);
+  double shares = 0;
+  for (const auto& p : json["parameters"]) shares += p["decrease"]["measured"].get<double>();
+  EXPECT_NEAR(shares, 1, 1e-9);
+  const std::string text = step_text(*s, {}, true);
+  EXPECT_NE(text.find("measured"), std::string::npos);
+  EXPECT_NE(text.find("transformer.h.1.mlp.c_fc.weight"), std::string::npos);
+}
+
+TEST_F(StepVerb, MeasuredAlone) {
+  StepRequest r;
+  r.model = {.model = "gpt2", .set = {"layers=1", "width=32", "heads=2", "vocab=97", "positions=16"}};
+  r.optimizer.name = "sgd";
+  r.input.length = 8;
+  r.predicted = false;
+  r.measured = true;
+  r.seeds = 1;
+  const auto s = run_step(r);
+  ASSERT_TRUE(s) << s.error().message;
+  EXPECT_FALSE(s->step().before.predicted);
+  EXPECT_TRUE(measured_rates(s->step()).best);
+}
+
+}  // namespace
+}  // namespace stepzero
