@@ -1,5 +1,6 @@
 // The accuracy of the predicted first step: families at small size, schemes and optimizers, each predicted and then measured over a few
-// draws of real weights. Prints the percentiles of the error, net of the measurement's own noise, by quantity and optimizer.
+// draws of real weights, or held against what was measured before. Prints the percentiles of the error, net of the measurement's own noise,
+// by quantity and optimizer.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -11,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "bench/accuracy_step_grid.hpp"
+#include "bench/accuracy_step_store.hpp"
 #include "stepzero/core/memory.hpp"
 #include "stepzero/io/tokens.hpp"
 #include "stepzero/models/build.hpp"
@@ -64,7 +66,7 @@ struct Miss {
 using Errors = std::vector<std::vector<Miss>>;
 
 struct Options {
-  std::string only, optimizer;
+  std::string only, optimizer, store, stored;
   int seeds = 0;  // 0: those of the table
   std::size_t worst = 0;
   bool search = false, all = false;
@@ -220,22 +222,31 @@ void print_all(const Subject& m, const StepSignal& predicted, const StepSignal& 
 void run_steps(const Options& o) {
   std::map<std::string, Errors> all;
   Errors together(count), realistic(count);
+  const int seeds = o.seeds > 0 ? o.seeds : 24;
   fmt::print("| model | optimizer | rate | largest change of a stream | streams | scores | logits | direct | first order | decrease |\n");
   fmt::print("|---|---|---|---|---|---|---|---|---|---|\n");
   for (const Case& c : step_grid()) {
     if (c.name.find(o.only) == std::string::npos) continue;
     const Subject m(c);
+    const StepStore store(o.stored.empty() ? o.store : o.stored, c.name);
     for (const StepOptimizer& optimizer : step_optimizers()) {
       if (!o.optimizer.empty() && optimizer.name != o.optimizer) continue;
       const std::string name = fmt::format("{}, {}", c.name, optimizer.name);
-      const OptimizerOptions options = scaled_to(m, optimizer);
+      const StoredStep* kept = store.find(optimizer.name);
+      if (kept == nullptr && !o.stored.empty()) {
+        fmt::print(stderr, "{}: no step is stored\n", name);
+        continue;
+      }
+      OptimizerOptions options = kept != nullptr ? settled(optimizer.options).value() : scaled_to(m, optimizer);
+      if (kept != nullptr) options.rate = kept->rate, options.rate_adamw = kept->rate_adamw;
       const auto predicted = m.predict(options, o.effort, {});
       if (!predicted) {
         fmt::print(stderr, "{}: {}\n", name, predicted.error().message);
         continue;
       }
-      const Signal measured = m.measure_step(options, o.seeds > 0 ? o.seeds : 24, false);
-      const Errors errors = compare_steps(m.graph, predicted->step(), measured.steps[0], name);
+      const StepSignal measured = kept != nullptr ? measured_of(*kept, predicted->step()) : m.measure_step(options, seeds, false).steps[0];
+      if (!o.store.empty()) store.keep(optimizer.name, *options.rate, options.rate_adamw.value_or(0), seeds, m.graph, measured);
+      const Errors errors = compare_steps(m.graph, predicted->step(), measured, name);
       const auto both = [&](Which q) {
         return fmt::format("{:.1f} / {:.1f}", 100 * median_net(errors[q], 0.5), 100 * median_net(errors[q], 0.99));
       };
@@ -243,10 +254,10 @@ void run_steps(const Options& o) {
         return errors[q].empty() ? "-" : fmt::format("{:+.1f} ({:.1f})", 100 * errors[q][0].error, 100 * errors[q][0].noise);
       };
       fmt::print("| {} | {} | {:.2g} | {:.2g} | {} | {} | {} | {} | {} | {} |\n", c.name, optimizer.name, *options.rate,
-                 m.largest(measured.steps[0], &Value::measured), both(streams), both(scores), one(logits), both(directs), one(first_order),
+                 m.largest(measured, &Value::measured), both(streams), both(scores), one(logits), both(directs), one(first_order),
                  one(after));
       std::fflush(stdout);
-      if (o.all) print_all(m, predicted->step(), measured.steps[0]);
+      if (o.all) print_all(m, predicted->step(), measured);
       Errors& to = all.try_emplace(optimizer.name, Errors(count)).first->second;
       Errors& of_all = optimizer.relative > 0 ? together : realistic;
       for (int q = 0; q < count; ++q) {
@@ -338,8 +349,8 @@ std::optional<Options> read_options(int argc, char** argv) {
       (flag == "--search" ? o.search : o.all) = true;
     } else if (i + 1 == argc) {
       return {};
-    } else if (flag == "--only" || flag == "--optimizer") {
-      (flag == "--only" ? o.only : o.optimizer) = argv[++i];
+    } else if (flag == "--only" || flag == "--optimizer" || flag == "--store" || flag == "--stored") {
+      (flag == "--only" ? o.only : flag == "--optimizer" ? o.optimizer : flag == "--store" ? o.store : o.stored) = argv[++i];
     } else if (flag == "--seeds") {
       o.seeds = std::atoi(argv[++i]);
     } else if (flag == "--effort") {
@@ -359,7 +370,8 @@ int main(int argc, char** argv) {
   const auto options = read_options(argc, argv);
   if (!options) {
     fmt::print(stderr,
-               "usage: bench_accuracy_step [--only WORD] [--optimizer NAME] [--seeds N] [--worst N] [--all] [--effort SHARE] [--search]\n");
+               "usage: bench_accuracy_step [--only WORD] [--optimizer NAME] [--seeds N] [--worst N] [--all] [--effort SHARE] [--search]\n"
+               "                           [--store DIR | --stored DIR]   keep the measurements; use those that were kept\n");
     return 2;
   }
   keep_freed_memory();

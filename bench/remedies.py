@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Every remedy that predict shows, pasted: all presets x schemes x {as they are, four times as deep, post-norm}.
 
-    remedies.py PROGRAM KEPT [--only WORD] [--minutes M] [--workers N] [--notes] [--table FILE]
+    remedies.py SERVE KEPT [--only WORD] [--sample N [--seed S]] [--minutes M] [--workers N] [--notes] [--table FILE]
 
-What a model came to is a line of the file KEPT, written as it comes: the same command goes on where it was ended. Models
-are taken in a random order (always the same), so that a part of them speaks for all. With --table the page of what is
-kept is written and nothing is run.
+SERVE is bench_serve: the program's command lines without a start for each. What a model came to is a line of the file KEPT, written as
+it comes: the same command goes on where it was ended. The shallowest preset of each family comes first, then all others, both in a random
+order (always the same), all models of one after each other, for much of what is asked of one is the same. --sample N: that many models
+of all, by chance. With --table the page of what is kept is written and nothing is run.
 """
 import argparse
 import collections
 import json
 import random
+import re
 import shlex
 import subprocess
 import sys
@@ -24,12 +26,34 @@ HOW = ["--effort", "0.01", "--threads", "1", "--json"]
 VARIANTS = ("as it is", "four times as deep", "post-norm")
 
 
-def run(program, words):
-    return subprocess.run([program, *words], capture_output=True, text=True, timeout=1800)
+class Program:
+    """Command lines, one after the other in a process that was started once."""
+
+    def __init__(self, serve):
+        self.process = subprocess.Popen([serve], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.pasted = {}  # the same words, the same answer
+
+    def run(self, words):
+        self.process.stdin.write((json.dumps(words) + "\n").encode())
+        self.process.stdin.flush()
+        code, out, err = map(int, self.process.stdout.readline().split())
+        return code, self.process.stdout.read(out).decode(), self.process.stdout.read(err).decode()
+
+    def paste(self, command):
+        """The worst of each finding of a command as it was shown; a text where it fails."""
+        if command not in self.pasted:
+            code, out, err = self.run(shlex.split(command)[1:] + ["--json", "--no-remedies", "--threads", "1"])
+            self.pasted[command] = worst(findings_of(out)) if code in (0, 3) else err or "ends"
+        return self.pasted[command]
+
+
+def findings_of(text):
+    """Of a signal as JSON, whose thousands of nodes need not be read."""
+    return json.JSONDecoder().raw_decode(text, re.search(r'"findings":\s*', text).end())[0]
 
 
 def names(program, verb):
-    lines = run(program, [verb]).stdout.splitlines()
+    lines = program.run([verb])[1].splitlines()
     if verb == "models":
         return [(line.split()[0], line.split()) for line in lines[1:] if line.strip()]
     return [line.split()[0] for line in lines if line and not line.startswith((" ", "stepzero "))]
@@ -55,8 +79,15 @@ def cells(program):
                         words += ["--set", change]
                 words += [] if family == "cnn" else IMAGE if is_image(family) else INPUT
                 out.append((model, scheme, variant, words))
-    random.Random(1).shuffle(out)
-    return out
+    order = random.Random(1)
+    order.shuffle(out)
+    first = {}  # the shallowest of each family
+    for model, columns in sorted(names(program, "models"), key=lambda m: int(m[1][2])):
+        first.setdefault(columns[-1], model)
+    models, shallowest = sorted({cell[0] for cell in out}), set(first.values())
+    order.shuffle(models)
+    place = {model: (model not in shallowest, i) for i, model in enumerate(models)}
+    return sorted(out, key=lambda cell: place[cell[0]])
 
 
 def worst(findings):
@@ -68,13 +99,13 @@ def worst(findings):
 
 def judge(program, words, notes):
     """What is wrong with the remedies of one model, as a row to keep."""
-    base = run(program, words + HOW + (["--full"] if notes else []))
+    code, out, err = program.run(words + HOW + (["--full"] if notes else []))
     row = {"command": shlex.join(words), "findings": [], "remedies": 0, "wrong": []}
-    if base.returncode not in (0, 3):
-        row["refused"] = base.stderr.splitlines()[0] if base.stderr else str(base.returncode)
+    if code not in (0, 3):
+        row["refused"] = err.splitlines()[0] if err else str(code)
         return row
-    before = json.loads(base.stdout)["findings"]
-    was, after = worst(before), {}
+    before = findings_of(out)
+    was = worst(before)
     for f in before:
         if not (RANK[f["severity"]] > 0 or notes):
             continue
@@ -82,10 +113,7 @@ def judge(program, words, notes):
         row["findings"].append([f["id"], f["severity"], len(remedies)])
         for r in remedies:
             row["remedies"] += 1
-            if r["command"] not in after:
-                pasted = run(program, shlex.split(r["command"])[1:] + ["--json", "--no-remedies", "--threads", "1"])
-                after[r["command"]] = worst(json.loads(pasted.stdout)["findings"]) if pasted.returncode == 0 else pasted.stderr or "ends"
-            now = after[r["command"]]
+            now = program.paste(r["command"])
             if isinstance(now, str):
                 row["wrong"].append(f"{r['command']}: {now.strip()}")
                 continue
@@ -156,31 +184,36 @@ def write_table(path, text):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("program")
+    parser.add_argument("serve")
     parser.add_argument("kept")
     parser.add_argument("--only", default="")
+    parser.add_argument("--sample", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=1e9)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--notes", action="store_true")
     parser.add_argument("--table")
     asked = parser.parse_args()
-    everything = cells(asked.program)
+    everything = cells(Program(asked.serve))
     if asked.table:
         write_table(asked.table, page(kept_rows(asked.kept), everything))
         return 0
     done = {r["command"] for r in kept_rows(asked.kept)}
     left = [c for c in everything if c[0].startswith(asked.only) and shlex.join(c[3]) not in done]
+    if asked.sample:
+        left = random.Random(asked.seed).sample(left, min(asked.sample, len(left)))
     print(f"{len(everything)} models, {len(done)} kept, {len(left)} to go", flush=True)
     until, one, start = time.time() + 60 * asked.minutes, threading.Lock(), time.time()
     todo, told = iter(left), [0]
 
     def work():
+        program = Program(asked.serve)
         while time.time() < until:
             with one:
                 cell = next(todo, None)
             if cell is None:
                 return
-            row = judge(asked.program, cell[3], asked.notes)
+            row = judge(program, cell[3], asked.notes)
             with one:
                 with open(asked.kept, "a") as file:
                     file.write(json.dumps(row) + "\n")

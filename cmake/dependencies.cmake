@@ -1,8 +1,10 @@
 # What the library links, found on this machine: read by the build and by the installed package, which names no path of its own.
 # Targets are global, so that a project that adds this one as a folder can link it.
 set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)
-find_package(Threads REQUIRED)
-find_package(OpenMP REQUIRED COMPONENTS CXX)
+if(NOT STEPZERO_PORTABLE)
+  find_package(Threads REQUIRED)
+  find_package(OpenMP REQUIRED COMPONENTS CXX)
+endif()
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(PkgConfig REQUIRED)
@@ -10,6 +12,18 @@ if(NOT TARGET PkgConfig::HWY)
   pkg_check_modules(HWY REQUIRED IMPORTED_TARGET GLOBAL libhwy)
 endif()
 unset(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL)
+# The portable build takes headers from others, and no library.
+if(STEPZERO_PORTABLE)
+  if(NOT TARGET stepzero::hwy)
+    add_library(stepzero::hwy INTERFACE IMPORTED GLOBAL)
+    target_include_directories(stepzero::hwy SYSTEM INTERFACE ${HWY_INCLUDE_DIRS})
+  endif()
+  set(STEPZERO_FMT fmt::fmt-header-only)
+  set(STEPZERO_HWY stepzero::hwy)
+  return()
+endif()
+set(STEPZERO_FMT fmt::fmt)
+set(STEPZERO_HWY PkgConfig::HWY)
 
 # stepzero_import(NAME LIBRARY HEADER SUFFIX...): the target stepzero::NAME
 function(stepzero_import name library header)
@@ -22,6 +36,15 @@ function(stepzero_import name library header)
     set_target_properties(stepzero::${name} PROPERTIES
       IMPORTED_LOCATION ${${prefix}_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${${prefix}_INCLUDE})
   endif()
+endfunction()
+# stepzero_opens(TARGET NAME LIBRARY INCLUDE): TARGET opens a library itself, by the name that programs linked to it would ask for.
+function(stepzero_opens target name library include)
+  execute_process(COMMAND ${CMAKE_OBJDUMP} -p ${library} OUTPUT_VARIABLE told COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT told MATCHES "SONAME +([^ \n]+)")
+    message(FATAL_ERROR "${library} says no name of its own")
+  endif()
+  target_compile_definitions(${target} PRIVATE ${name}="${CMAKE_MATCH_1}")
+  target_include_directories(${target} SYSTEM PRIVATE $<BUILD_INTERFACE:${include}>)
 endfunction()
 # oneDNN's own package file asks for OpenCL, which a product of floats does not need: find the library by name.
 stepzero_import(dnnl dnnl oneapi/dnnl/dnnl.h)

@@ -20,9 +20,9 @@ foreach(header IN LISTS headers)
   string(APPEND entries "      {\"${page}\", R\"HEAD(${head})HEAD\", {${kinds}}},\n")
 endforeach()
 file(WRITE "${OUT}" "// Made by cmake/heads.cmake from the heads of stepzero/ops.
-#include \"stepzero/cli/explain.hpp\"
+#include \"stepzero/report/op_heads.hpp\"
 
-const std::vector<stepzero::cli::OpHead>& stepzero::cli::op_heads() {
+const std::vector<stepzero::OpHead>& stepzero::op_heads() {
   static const std::vector<OpHead> heads = {
 ${entries}  };
   return heads;

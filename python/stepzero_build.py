@@ -26,13 +26,19 @@ def _metadata():
 
 
 def _tag():
-    return "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    """A library built here needs glibc 2.34 and libstdc++ of GCC 11; one that was built before may need whatever is on this machine.
+
+    libstdc++ inside the library would need a later glibc: its own code asks for functions of the machine it was built on."""
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    own = "STEPZERO_BUILD" not in os.environ and platform == "linux_x86_64"
+    return "py3-none-" + ("manylinux_2_34_x86_64" if own else platform)
 
 
 def _library():
     build = pathlib.Path(os.environ.get("STEPZERO_BUILD", ROOT / "build" / "wheel"))
     if not (build / "libstepzero_c.so").exists() or "STEPZERO_BUILD" not in os.environ:
-        options = ["-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_UNITY_BUILD=ON", "-DSTEPZERO_PROGRAM=OFF", "-DSTEPZERO_TESTS=OFF", "-DSTEPZERO_BENCH=OFF"]
+        options = ["-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_UNITY_BUILD=ON", "-DSTEPZERO_PROGRAM=OFF", "-DSTEPZERO_TESTS=OFF", "-DSTEPZERO_BENCH=OFF",
+                   "-DSTEPZERO_PORTABLE=ON", "-DCMAKE_SHARED_LINKER_FLAGS=-Wl,-s"]
         subprocess.run(["cmake", "-S", str(ROOT), "-B", str(build), "-G", "Ninja", *options], check=True)
         subprocess.run(["cmake", "--build", str(build), "--target", "stepzero_c"], check=True)
     return build / "libstepzero_c.so"
@@ -53,12 +59,13 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     info = f"{stem}.dist-info"
     records = []
     with zipfile.ZipFile(pathlib.Path(wheel_directory) / name, "w") as wheel:
-        for path in sorted([*PACKAGE.glob("*.py"), PACKAGE / "py.typed"]):
-            _write(wheel, f"stepzero/{path.name}", path.read_bytes(), records)
+        for path in sorted([*PACKAGE.rglob("*.py"), *PACKAGE.glob("*.pyi"), PACKAGE / "py.typed"]):
+            _write(wheel, f"stepzero/{path.relative_to(PACKAGE).as_posix()}", path.read_bytes(), records)
         _write(wheel, "stepzero/libstepzero_c.so", _library().read_bytes(), records, 0o755)
         _write(wheel, f"{info}/METADATA", _metadata().encode(), records)
         _write(wheel, f"{info}/LICENSE", (ROOT / "LICENSE").read_bytes(), records)
         _write(wheel, f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: stepzero_build\nRoot-Is-Purelib: false\nTag: {_tag()}\n".encode(), records)
+        _write(wheel, f"{info}/entry_points.txt", b"[pytest11]\nstepzero = stepzero.pytest_plugin\n", records)
         records.append(f"{info}/RECORD,,")
         _write(wheel, f"{info}/RECORD", ("\n".join(records) + "\n").encode(), [])
     return name

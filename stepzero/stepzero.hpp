@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,14 @@
 namespace stepzero {
 
 struct Audit;
+struct CoordSubject;
 struct Scheme;
+struct SolveSubject;
+struct SweepSubject;
+struct StepSubject;
+struct TensorDifference;
 struct Trained;
+struct TransferSubject;
 
 const char* version();
 
@@ -52,6 +59,7 @@ struct ModelRequest {
 struct PredictRequest {
   InputOptions input = {};
   Order order = Order::draws;
+  double effort = 1;       // share of the usual sampling of heads, without draws of kernels below 1: faster, noisier
   bool jacobians = false;  // also how a change of each layer's stream arrives at the last one
   bool whole = false;      // every token of a long sequence, rather than carried on from shorter ones
 };
@@ -117,6 +125,84 @@ struct TrainRequest {
   std::vector<int> watch = {};  // updates after which every wire is looked at
 };
 
+// The first update of the weights: by theory, with real weights, or both.
+struct StepRequest {
+  InputOptions input = {};
+  OptimizerOptions optimizer = {};
+  std::string rates = {};  // a table of single tensors' rate, decay and eps
+  bool predicted = true, measured = false;
+  bool search = true;      // the loss over the rate
+  double effort = 1;       // of theory: share of the usual sampling
+  std::uint64_t seed = 0;  // of what is measured: the first of `seeds`
+  int seeds = 4;
+};
+
+// A coordinate check: the model at several widths, or at several depths.
+struct CoordRequest {
+  std::vector<Index> widths = {}, depths = {};
+  Index base = 0;                       // the point that settings are carried from; 0: the first
+  bool grow_heads = false;              // larger heads, rather than more of a fixed size
+  bool keep_keys = false;               // the number of key heads stays
+  std::string parametrization = "mup";  // none: every point as the scheme and the optimizer have it
+  std::vector<std::string> at = {};     // "256=FILE": a scheme and rates in place of what would be carried to this point
+  bool zero_output = false, zero_query = false;
+  OptimizerOptions optimizer = {};
+  InputOptions input = {};
+  bool predicted = false;  // by theory: one step, and no draws
+  int steps = 2;
+  std::uint64_t seed = 0;
+  int seeds = 4;
+};
+
+// Settings carried from this model, the base, to a target.
+struct TransferRequest {
+  std::string target = {};                                  // another model; empty: the base with other fields
+  std::vector<std::string> base_set = {}, target_set = {};  // fields of one side, beside the model's own
+  std::string parametrization = "mup";
+  OptimizerOptions optimizer = {};  // of the base; its name may also be sophia, shampoo, soap, sso
+  std::string rates = {};           // a table of the base's single tensors
+  bool zero_output = false, zero_query = false;
+  bool check = false;  // take a step of both, and lay the effects of every tensor's update side by side: on `input`, over `seeds`
+  InputOptions input = {};
+  std::uint64_t seed = 0;
+  int seeds = 4;
+};
+
+// Which tensors of two checkpoints differ, or of a checkpoint and of what init would write.
+struct DiffRequest {
+  std::string left, right;                 // right: another checkpoint, or a model
+  std::string scheme = {};                 // of that model; empty: what `left` says of itself, or hf
+  std::vector<std::string> set = {};       // fields of that model
+  std::optional<std::uint64_t> seed = {};  // of that model; empty: what `left` says of itself, or 0
+};
+
+// Scales that meet an objective (docs/solve.md).
+struct SolveRequest {
+  std::string objective = "depth";           // flat, depth, update, tangent, range; weighted sums: "flat+0.5*depth"
+  std::vector<std::string> targets = {};     // "attention=0.5": settings of the objective
+  std::vector<std::string> free = {};        // roles and multipliers that may move; none: those of the objective
+  std::vector<std::string> subject_to = {};  // "loss=0.1", "scores=0.1..1", "queries=0.01", "range=fp16"
+  std::string by = "role";                   // or "layer"
+  Order order = Order::draws;                // of the predictions that are shown
+  bool move_rates = false;                   // of `update`: rates of tensors move rather than their stds
+  InputOptions input = {};
+  OptimizerOptions optimizer = {};  // of `update`
+  std::string rates = {};           // a table of single tensors' rate, decay and eps
+  int measure = 0;                  // also by real passes of so many draws
+  std::uint64_t seed = 0;           // the first of them
+};
+
+// Maps over one or two axes (docs/sweep.md).
+struct SweepRequest {
+  std::vector<std::string> over = {};  // "layers=2..64:x12", "std.ffn_out=0.1..10:x64", "tokens=16,64", "scheme=hf,deepnet", "rate=..."
+  InputOptions input = {};
+  Order order = Order::limit;
+  double effort = 0.1;         // share of the usual sampling
+  int train = 0;               // runs in every cell
+  TrainRequest training = {};  // of them
+  std::string store = {};      // a file that keeps trained cells: the same request goes on where it ended
+};
+
 struct AuditRequest {
   std::string path = {};              // a .safetensors or .gguf file, or a directory of a checkpoint
   std::string config = {};            // the model they belong to; empty: the config.json beside them, if there is one
@@ -159,6 +245,91 @@ class TrainResult {
   std::shared_ptr<const Trained> trained_;
 };
 
+class StepResult {
+ public:
+  explicit StepResult(std::shared_ptr<const StepSubject> subject) : subject_(std::move(subject)) {}
+
+  [[nodiscard]] const StepSubject& subject() const { return *subject_; }  // report/step.hpp
+  [[nodiscard]] const Signal& signal() const;                             // with one step, and findings
+  [[nodiscard]] std::string json() const;                                 // stepzero.step/1
+  [[nodiscard]] std::string text() const;                                 // the terminal's tables
+  [[nodiscard]] std::string html(const std::string& command) const;       // a page; `command` is shown on it as what made it
+
+ private:
+  std::shared_ptr<const StepSubject> subject_;
+};
+
+class CoordResult {
+ public:
+  explicit CoordResult(std::shared_ptr<const CoordSubject> subject) : subject_(std::move(subject)) {}
+
+  [[nodiscard]] const CoordSubject& subject() const { return *subject_; }  // report/coord.hpp
+  [[nodiscard]] bool pass() const;                                         // every slope is what is demanded
+  [[nodiscard]] std::string json() const;                                  // stepzero.coord/1
+  [[nodiscard]] std::string text() const;
+  [[nodiscard]] std::string html(const std::string& command) const;
+
+ private:
+  std::shared_ptr<const CoordSubject> subject_;
+};
+
+class TransferResult {
+ public:
+  explicit TransferResult(std::shared_ptr<const TransferSubject> subject) : subject_(std::move(subject)) {}
+
+  [[nodiscard]] const TransferSubject& subject() const { return *subject_; }  // report/transfer.hpp
+  [[nodiscard]] std::string json() const;                                     // stepzero.transfer/1: a scheme and a table of rates, too
+  [[nodiscard]] std::string text() const;
+  [[nodiscard]] std::string torch(const std::string& command) const;  // parameter groups of PyTorch
+  [[nodiscard]] std::string rates() const;                            // stepzero.rates/1
+
+ private:
+  std::shared_ptr<const TransferSubject> subject_;
+};
+
+class DiffResult {
+ public:
+  explicit DiffResult(std::shared_ptr<const std::vector<TensorDifference>> list) : list_(std::move(list)) {}
+
+  [[nodiscard]] const std::vector<TensorDifference>& tensors() const { return *list_; }  // audit/difference.hpp
+  [[nodiscard]] bool same() const;                                                       // every tensor, to the bit
+  [[nodiscard]] std::string json() const;                                                // stepzero.diff/1
+  [[nodiscard]] std::string text() const;                                                // a line for each tensor that differs
+
+ private:
+  std::shared_ptr<const std::vector<TensorDifference>> list_;
+};
+
+// What solve found. Every verb reads its scheme by --scheme.
+class SolveResult {
+ public:
+  explicit SolveResult(std::shared_ptr<const SolveSubject> solved) : solved_(std::move(solved)) {}
+
+  [[nodiscard]] std::string json() const;                             // stepzero.solve/1
+  [[nodiscard]] std::string text() const;                             // the terminal's tables
+  [[nodiscard]] std::string scheme() const;                           // stepzero.scheme/1
+  [[nodiscard]] std::string rates() const;                            // stepzero.rates/1
+  [[nodiscard]] std::string torch(const std::string& command) const;  // a snippet that draws the same weights by PyTorch
+  [[nodiscard]] double cost_before() const;                           // sums of squared misses of the objective
+  [[nodiscard]] double cost() const;
+
+ private:
+  std::shared_ptr<const SolveSubject> solved_;
+};
+
+// A map.
+class SweepResult {
+ public:
+  explicit SweepResult(std::shared_ptr<const SweepSubject> swept) : swept_(std::move(swept)) {}
+
+  [[nodiscard]] std::string json() const;                          // stepzero.sweep/1
+  [[nodiscard]] std::string csv() const;                           // a row a cell
+  [[nodiscard]] std::string text(const std::string& shown) const;  // a heat map of one quantity, or of "trained"
+
+ private:
+  std::shared_ptr<const SweepSubject> swept_;
+};
+
 // A model under a scheme.
 class Model {
  public:
@@ -174,6 +345,11 @@ class Model {
   [[nodiscard]] Expected<Signal> compare(const MeasureRequest& request = {.seeds = 8}, const Watch& watch = {}) const;
   [[nodiscard]] Expected<Report> report(const ReportRequest& request = {}, const Watch& watch = {}) const;
   [[nodiscard]] Expected<TrainResult> train(const TrainRequest& request = {}, const Watch& watch = {}) const;
+  [[nodiscard]] Expected<StepResult> step(const StepRequest& request = {}, const Watch& watch = {}) const;
+  [[nodiscard]] Expected<CoordResult> coord(const CoordRequest& request, const Watch& watch = {}) const;
+  [[nodiscard]] Expected<TransferResult> transfer(const TransferRequest& request, const Watch& watch = {}) const;
+  [[nodiscard]] Expected<SolveResult> solve(const SolveRequest& request = {}, const Watch& watch = {}) const;
+  [[nodiscard]] Expected<SweepResult> sweep(const SweepRequest& request, const Watch& watch = {}) const;
   [[nodiscard]] Expected<InitResult> init(const InitRequest& request, const Watch& watch = {}) const;
 
  private:
@@ -200,5 +376,6 @@ class AuditResult {
 };
 
 Expected<AuditResult> audit(const AuditRequest& request, const Watch& watch = {});
+Expected<DiffResult> diff(const DiffRequest& request, const Watch& watch = {});
 
 }  // namespace stepzero

@@ -15,7 +15,7 @@ export async function open(browser, file, { width = 1280, height = 900, dark = f
   const problems = [];
   page.on('console', (message) => { if (['error', 'warning'].includes(message.type())) problems.push(message.text()); });
   page.on('pageerror', (error) => problems.push(String(error)));
-  page.on('request', (request) => { if (!/^(file|data):/.test(request.url())) problems.push(`asked for ${request.url()}`); });
+  page.on('request', (request) => { if (!/^(file|data|blob):/.test(request.url())) problems.push(`asked for ${request.url()}`); });
   await page.goto(`file://${file}`);
   await page.waitForSelector('html[data-ready]');
   await page.waitForFunction(() => document.querySelectorAll('.plot canvas').length === document.querySelectorAll('.plot').length);

@@ -10,7 +10,7 @@ import pathlib
 import sys
 import threading
 import time
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Any, Dict, Iterable, List, Optional, Sequence
 
 from .errors import LibraryNotFound, error_of
 
@@ -58,16 +58,19 @@ def library() -> ctypes.CDLL:
             lib.sz_status.argtypes = [ctypes.c_void_p]
             lib.sz_free.argtypes = [ctypes.c_void_p]
             lib.sz_free.restype = None
-            for name in ("predict", "measure", "compare", "report", "train", "init", "audit", "describe", "tensors"):
-                function = getattr(lib, "sz_" + name)
-                function.restype = ctypes.c_void_p
-                function.argtypes = [ctypes.c_char_p, ctypes.POINTER(Watch)]
-            lib.sz_fill.restype = ctypes.c_void_p
-            lib.sz_fill.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.POINTER(Watch)]
-            for name in ("models", "schemes"):
-                getattr(lib, "sz_" + name).restype = ctypes.c_void_p
             _library = lib
     return _library
+
+
+def _function(name: str, memory: bool) -> Any:
+    """A call that takes a request, the addresses of memory where it works on some, and a watch."""
+    try:
+        function = getattr(library(), "sz_" + name)
+    except AttributeError:
+        raise LibraryNotFound(f"the library has no {name}: it is older than the package\n  pip install . builds both; or set STEPZERO_LIBRARY") from None
+    function.restype = ctypes.c_void_p
+    function.argtypes = [ctypes.c_char_p, *([ctypes.POINTER(ctypes.c_void_p)] if memory else []), ctypes.POINTER(Watch)]
+    return function
 
 
 def version() -> str:
@@ -125,19 +128,19 @@ class _Bar:
             sys.stderr.flush()
 
 
-def call(name: str, request: Dict[str, Any], data: Optional[int] = None, threads: int = 0, progress: Optional[bool] = None) -> Texts:
-    """Runs one call of the library. Ctrl-C ends it within milliseconds, and leaves nothing behind."""
+def call(name: str, request: Dict[str, Any], data: Optional[Sequence[int]] = None, threads: int = 0, progress: Optional[bool] = None) -> Texts:
+    """Runs one call of the library; `data` are addresses, for those that work on the caller's memory. Ctrl-C ends it within milliseconds, and leaves nothing behind."""
     lib = library()
     watch = Watch(0.0, 0, threads)
     text = json.dumps(request).encode()
     done = threading.Event()
     given: List[int] = []
-    function = getattr(lib, "sz_" + name)
+    function = _function(name, data is not None)
 
     def work() -> None:
         try:
-            arguments = (text, ctypes.byref(watch)) if data is None else (text, ctypes.c_void_p(data), ctypes.byref(watch))
-            given.append(function(*arguments))
+            memory = [] if data is None else [(ctypes.c_void_p * len(data))(*data)]
+            given.append(function(text, *memory, ctypes.byref(watch)))
         finally:
             done.set()
 
@@ -164,5 +167,7 @@ def call(name: str, request: Dict[str, Any], data: Optional[int] = None, threads
 
 def listing(name: str) -> Any:
     """One of the calls that take nothing."""
-    result = Texts(getattr(library(), "sz_" + name)())
+    function = getattr(library(), "sz_" + name)
+    function.restype = ctypes.c_void_p
+    result = Texts(function())
     return result.json()[name]

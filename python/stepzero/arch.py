@@ -1,9 +1,24 @@
-"""Runs an architecture file under Python and writes its canonical graph, the same that stepzero makes of it.
+"""The words of architecture files under Python: to build a model in a notebook, or to run such a file.
+
+    >>> from stepzero.arch import *
+    >>> arch("two layers", layers=2, width=64, heads=4, vocab=97, positions=32)
+    >>> x = tokens(vocab, width, "embed")
+    >>> stream(x)
+    >>> for l in range(layers):
+    ...     h = rms_norm(x, f"layers.{l}.norm")
+    ...     q, k, v = (linear(h, width, f"layers.{l}.{role}", role=role) for role in ("query", "key", "value"))
+    ...     x = x + linear(attention(q, k, v, heads), width, f"layers.{l}.out", role="attention_out")
+    ...     stream(x)
+    >>> loss(head(rms_norm(x, "norm"), vocab, "head"))
+    >>> 0.9 < model(scheme="xavier-normal").predict(seq_len=16).nodes["stream.2"].forward.second_moment.predicted < 1.1
+    True
+
+arch() begins a model, model() is the stepzero.Model of what was built since. The same text is an architecture file:
 
     python3 -m stepzero.arch my_model.py [--set layers=4] [--config config.json] > graph.json
 
-A file may begin with `from stepzero.arch import *`, so that editors know its words. What the words mean is in words.py, which stepzero
-reads too; this module adds only what the words are made of. Python 3.8 or later, nothing else."""
+What the words mean is in words.py, which stepzero reads too; this module adds only what the words are made of. Python 3.8 or later, nothing else."""
+import html
 import json
 import math
 import pathlib
@@ -15,8 +30,16 @@ class Error(Exception):
 
 
 class Wire:
+    """(tokens, channels) of a model that is being built."""
+
     def __init__(self, number, factor=1.0):
         self.number, self.factor = number, factor
+
+    def __repr__(self):
+        if self.number >= len(_graph.nodes):
+            return "<a wire of another model>"
+        node = _graph.nodes[self.number]
+        return f"<{node['name'] or 'wire'}: {node['op']}, {_channels(self)} channels{'' if self.factor == 1 else f', times {self.factor:g}'}>"
 
     def __add__(self, other):
         return _words["_binary"]("+", self, other)
@@ -56,7 +79,22 @@ class Graph:
         self.tensors, self.nodes, self.numbers, self.names, self.last = [], [], {}, set(), {}
         self.settings, self.declared = dict(settings), None
 
+    def _repr_html_(self):
+        """Its nodes, in order, for a notebook."""
+        def row(node):
+            tensors = ", ".join(f"{self.tensors[use[0]]['name']} {self.tensors[use[0]]['shape']}" for use in node["params"])
+            cells = (node["name"], node["op"], ", ".join(self.nodes[i]["name"] for i in node["inputs"]), tensors)
+            return "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
+
+        head = "<tr><th>node</th><th>op</th><th>from</th><th>tensors</th></tr>"
+        return f"<table>{head}{''.join(row(n) for n in self.nodes)}</table>"
+
+    def __repr__(self):
+        return "\n".join(f"{n['name']:28} {n['op']:16} {', '.join(self.nodes[i]['name'] for i in n['inputs'])}" for n in self.nodes)
+
     def json(self):
+        if self.declared is None:
+            raise Error('nothing was begun: arch("name", width=..., ...) comes first')
         name, sizes = self.declared
         return {"schema": "stepzero.graph/1", "name": name, "positions": sizes.get("positions"), "init_std": sizes.get("init_std"), "tensors": self.tensors, "nodes": self.nodes}
 
@@ -85,7 +123,7 @@ def _find(name):
 
 def _matrix(tensor):
     shape = _graph.tensors[tensor.number]["shape"]
-    return math.prod(shape[:-1]), shape[-1]
+    return math.prod(shape[:-1]), (shape or [1])[-1]
 
 
 def _rows(tensor):
@@ -114,7 +152,8 @@ def _part(use, role, fan_out):
 
 _CHANNELS = {"attention": lambda f: f["heads"] * f["value_dim"], "rotary": lambda f: f["heads"] * f["head_dim"],
              "layer_norm": lambda f: f["width"] * f["groups"], "rms_norm": lambda f: f["width"] * f["groups"],
-             "join": lambda f: f["heads"] * (f["own"] + f["shared"]), "repeat": lambda f: f["width"] * f["times"], "linear": lambda f: f["n_out"], "cross_entropy": lambda f: 1}
+             "join": lambda f: f["heads"] * (f["own"] + f["shared"]), "repeat": lambda f: f["width"] * f["times"], "linear": lambda f: f["n_out"], "time_conv": lambda f: f["n_out"],
+             "concat": lambda f: f["n"] + f["m"], "scan": lambda f: f["heads"] * f["head_dim"], "cross_entropy": lambda f: 1}
 
 
 def _node(kind, inputs, uses, fields):
@@ -164,6 +203,12 @@ def _key_state(path):
     return "given" if told and value is not None else "null" if told else "missing"
 
 
+def count_key(path, otherwise):
+    """How many entries an object or a list of a config.json has."""
+    value = _at(path)[1]
+    return len(value) if isinstance(value, (dict, list)) else otherwise
+
+
 def ignored(*names):
     """Keys of a config.json that change nothing about the model."""
 
@@ -189,7 +234,9 @@ def key(name, otherwise, also=(), null=None):
 
 
 def arch(name, **sizes):
-    """Declares the model's name, and sizes that --set can change."""
+    """Begins a model: its name, and sizes that --set can change, which become variables."""
+    if _graph.declared is not None and sys._getframe(1).f_globals is not _words.get("_file"):
+        _begin(Graph())
     unknown = [key for key in _graph.settings if key not in sizes]
     if unknown:
         raise Error(f"{name} has no {unknown[0]}; it has {', '.join(sizes)}")
@@ -205,7 +252,7 @@ _words = {
     "_scaled": lambda x, factor: Wire(x.number, x.factor * factor), "_count": lambda: len(_graph.nodes),
     "_is_wire": lambda x: isinstance(x, Wire), "_is_tensor": lambda x: isinstance(x, Tensor),
     "_is_number": lambda x: isinstance(x, (int, float)),
-    "arch": arch, "key": key, "ignored": ignored, "_key_state": _key_state, "fail": fail, "pi": math.pi, "floor": math.floor, "ceil": math.ceil,
+    "arch": arch, "key": key, "count_key": count_key, "ignored": ignored, "_key_state": _key_state, "fail": fail, "pi": math.pi, "floor": math.floor, "ceil": math.ceil,
     "sqrt": math.sqrt, "exp": math.exp, "log": math.log, "cos": math.cos, "sin": math.sin,
 }
 _TEXT = pathlib.Path(__file__).with_name("words.py").read_text(encoding="utf-8")
@@ -213,14 +260,32 @@ _CODE = compile(_TEXT, "words.py", "exec")
 exec(_CODE, _words)
 __all__ = [name for name in _words if not name.startswith("_")]
 globals().update({name: _words[name] for name in __all__})
+__all__ += ["graph", "model"]
+
+
+def _begin(graph):
+    global _graph
+    _graph = graph
+    exec(_CODE, _words)  # anew: the words keep where a file stands
+
+
+def graph():
+    """What was built since arch()."""
+    return _graph
+
+
+def model(scheme="hf"):
+    """The stepzero.Model of what was built since arch(): predict, measure, init, ..."""
+    from .face import load
+
+    return load(json.dumps(_graph.json()), scheme=scheme)
 
 
 def run(text, name="model.py", settings=(), config=None):
     """The canonical graph of a file's text; config: what a config.json says to a family's file."""
-    global _graph
-    _graph = Graph(settings, config)
-    exec(_CODE, _words)  # anew: the words keep where a file stands
+    _begin(Graph(settings, config))
     names = {key: value for key, value in _words.items() if not key.startswith("_")}
+    _words["_file"] = names
     text = text.replace("from stepzero.arch import *", "", 1)
     exec(compile(text, name, "exec"), names)
     return _graph.json()

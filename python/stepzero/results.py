@@ -1,6 +1,7 @@
 """Results as plain data: the JSON contracts (docs/json.md) as classes. `raw` holds all that was told."""
 import html
 import importlib
+import json
 import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
@@ -109,7 +110,7 @@ class Named(Sequence[Any]):
         return [item.name for item in self._items]
 
 
-def _findings(data: Dict[str, Any]) -> List[Finding]:
+def findings_of(data: Dict[str, Any]) -> List[Finding]:
     return [Finding(f["id"], f["severity"], f.get("where", ""), f.get("evidence", ""), f.get("remedy", "")) for f in data.get("findings", [])]
 
 
@@ -147,7 +148,7 @@ class Signal:
                                 for a in d.get("attention", [])])
         self.parameters = Named([Parameter(p["name"], tuple(p["shape"]), Value.of(p.get("std")), Value.of(p.get("gradient_norm")),
                                            bool(p.get("frozen", False))) for p in d["parameters"]])
-        self.findings = _findings(d)
+        self.findings = findings_of(d)
 
     @property
     def stream(self) -> List[Node]:
@@ -163,8 +164,8 @@ class Signal:
 
     def _repr_html_(self) -> str:
         found = "".join(f"<li><b>{html.escape(f.severity)}</b> {html.escape(f.id)}: {html.escape(f.evidence)}</li>" for f in self.findings)
-        forward = _chart("E[x²] of the stream", [n.forward.second_moment for n in self.stream])
-        backward = _chart("gradient norm of the stream", [n.backward.norm for n in self.stream])
+        forward = chart("E[x²] of the stream", [n.forward.second_moment for n in self.stream])
+        backward = chart("gradient norm of the stream", [n.backward.norm for n in self.stream])
         loss = self.loss.best
         return (f"<div><p><b>{html.escape(str(self.model['name']))}</b>, scheme {html.escape(str(self.raw.get('scheme', '')))}: "
                 f"loss {loss:.4g}, {html.escape(self.verdict)}</p><ul>{found}</ul>{forward}{backward}</div>"
@@ -198,7 +199,7 @@ class Signal:
         return importlib.import_module("pandas").DataFrame(self.to_rows())
 
 
-def _chart(title: str, values: Sequence[Value], width: int = 320, height: int = 110) -> str:
+def chart(title: str, values: Sequence[Value], width: int = 320, height: int = 110) -> str:
     """A small line on a logarithmic scale: theory as a line, measurement as dots. Needs nothing else."""
     numbers = [x for v in values for x in (v.predicted, v.measured) if x is not None and x > 0 and math.isfinite(x)]
     if len(values) < 2 or not numbers:
@@ -214,6 +215,83 @@ def _chart(title: str, values: Sequence[Value], width: int = 320, height: int = 
     marks = "".join(f'<text x="2" y="{20 + (high - at) / (high - low) * (height - 35) + 4:.0f}">{10 ** at:.2g}</text>' for at in (low, high))
     return (f'<svg width="{width}" height="{height}" font-size="10" fill="currentColor" role="img" aria-label="{html.escape(title)}">'
             f'<text x="40" y="12">{html.escape(title)}</text>{marks}<polyline points="{line}" fill="none" stroke="#3366cc" stroke-width="1.5"/>{dots}</svg>')
+
+
+@dataclass(frozen=True)
+class Row:
+    """A number beside its prediction."""
+
+    where: str
+    what: str
+    predicted: float
+    spread: Optional[float]
+    measured: float
+
+    @property
+    def z(self) -> Optional[float]:
+        """Spreads of single draws between the two."""
+        return (self.measured - self.predicted) / self.spread if self.spread else None
+
+
+class Comparison:
+    """A prediction and what was seen, row by row, the worst first."""
+
+    def __init__(self, predicted: Signal, measured: Signal) -> None:
+        self.predicted, self.measured = predicted, measured
+        seen = {(r["where"], r["what"]): r["measured"] for r in measured.to_rows()}
+        rows = [Row(r["where"], r["what"], r["predicted"], r["spread"], seen[r["where"], r["what"]]) for r in predicted.to_rows()
+                if seen.get((r["where"], r["what"])) is not None and r["predicted"] is not None]
+        self.rows = sorted(rows, key=lambda r: -abs(r.z or 0))
+
+    def within(self, spreads: float = 5) -> float:
+        """The share of the numbers that lie so near."""
+        judged = [r for r in self.rows if r.z is not None]
+        return sum(abs(r.z or 0) <= spreads for r in judged) / max(1, len(judged))
+
+    def _title(self) -> str:
+        return f"{self.measured.model['name']}: {len(self.rows)} numbers beside their predictions, {100 * self.within():.1f} % within 5 spreads"
+
+    def __repr__(self) -> str:
+        lines = [self._title(), f"  {'where':28} {'what':24} {'predicted':>11} {'seen':>11} {'z':>7}"]
+        for r in self.rows[:20]:
+            lines.append(f"  {r.where[-28:]:28} {r.what:24} {r.predicted:11.4g} {r.measured:11.4g} {'' if r.z is None else f'{r.z:.1f}':>7}")
+        return "\n".join(lines + ([f"  and {len(self.rows) - 20} more"] if len(self.rows) > 20 else []))
+
+    def _repr_html_(self) -> str:
+        both = self.joined
+        forward = chart("E[x²] of the stream", [n.forward.second_moment for n in both.stream])
+        backward = chart("gradient norm of the stream", [n.backward.norm for n in both.stream])
+        cells = "".join(f"<tr><td>{html.escape(r.where)}</td><td>{html.escape(r.what)}</td><td>{r.predicted:.4g}</td><td>{r.measured:.4g}</td>"
+                        f"<td>{'' if r.z is None else f'{r.z:.1f}'}</td></tr>" for r in self.rows[:12])
+        return (f"<div><p>{html.escape(self._title())}</p>{forward}{backward}<table><tr><th>where</th><th>what</th><th>predicted</th><th>seen</th><th>z</th></tr>"
+                f"{cells}</table></div>")
+
+    @property
+    def joined(self) -> Signal:
+        """The prediction with what was seen filled in."""
+        raw = json.loads(json.dumps(self.predicted.raw))
+
+        def fill(to: Dict[str, Any], seen: Dict[str, Any]) -> None:
+            for key, value in seen.items():
+                if isinstance(value, dict) and isinstance(to.get(key), dict):
+                    if "measured" in value:
+                        to[key].update(value)
+                    else:
+                        fill(to[key], value)
+
+        fill(raw, {k: v for k, v in self.measured.raw.items() if k in ("loss", "gradient_norm")})
+        for part in ("nodes", "attention", "parameters"):
+            seen = {entry["name"]: entry for entry in self.measured.raw[part]}
+            for entry in raw[part]:
+                fill(entry, seen.get(entry["name"], {}))
+        return Signal(raw)
+
+    def to_rows(self) -> List[Dict[str, Any]]:
+        return [{"where": r.where, "what": r.what, "predicted": r.predicted, "spread": r.spread, "measured": r.measured, "z": r.z} for r in self.rows]
+
+    def to_pandas(self) -> Any:
+        """The rows as a DataFrame."""
+        return importlib.import_module("pandas").DataFrame(self.to_rows())
 
 
 @dataclass(repr=False)
@@ -253,6 +331,10 @@ class Training:
     def outcomes(self) -> List[str]:
         return [run["outcome"] for run in self.raw["runs"]]
 
+    def _repr_html_(self) -> str:
+        charts = "".join(chart(f"loss, seed {run['seed']}: {run['outcome']}", [Value(predicted=x) for x in self.losses(i)]) for i, run in enumerate(self.runs[:8]))
+        return f"<div>{charts}<pre>{html.escape(repr(self))}</pre></div>"
+
     def __repr__(self) -> str:
         lines = [f"{len(self.raw['runs'])} runs"]
         for i, run in enumerate(self.raw["runs"]):
@@ -270,7 +352,7 @@ class Audit:
     findings: List[Finding] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.findings = _findings(self.raw)
+        self.findings = findings_of(self.raw)
 
     @property
     def tensors(self) -> List[Dict[str, Any]]:
@@ -283,6 +365,11 @@ class Audit:
     @property
     def verdict(self) -> str:
         return _verdict(self.findings)
+
+    def _repr_html_(self) -> str:
+        rows = "".join("<tr>" + "".join(f"<td>{html.escape(x)}</td>" for x in (f.severity, f.id, f.where, f.evidence, f.remedy)) + "</tr>" for f in self.findings)
+        table = f"<table><tr><th></th><th>finding</th><th>where</th><th>evidence</th><th>remedy</th></tr>{rows}</table>" if rows else ""
+        return f"<div><p>{len(self.tensors)} tensors, scheme {html.escape(str(self.scheme))}: <b>{html.escape(self.verdict)}</b></p>{table}</div>"
 
     def __repr__(self) -> str:
         lines = [f"{len(self.tensors)} tensors, scheme {self.scheme}: {self.verdict}"]

@@ -10,7 +10,7 @@ branches (attn, ffn), and a label says what a node does (norm, q, mix, out). lab
 
 # ---- where a file stands
 
-_at = ["", -1, "embed", False, -1, False, False]  # stack, layer, branch, opened by name, the stream's wire, has a gate, has an output
+_at = ["", -1, "embed", False, -1, False, False, False]  # stack, layer, branch, opened by name, the stream's wire, has a gate, has an output, shares weights
 _waiting = []  # nodes of a branch that is not known yet: [wire, label, tensors]
 _base = []  # of each node the first part of its label: q of q_norm
 _outside = ["embed", "final", "head", "logits"]  # branches that lie outside the blocks
@@ -30,6 +30,12 @@ def _look_up(table, key, otherwise):
         if name == key:
             return value
     return otherwise
+
+
+def _make(name, shape, role, fan_in, fan_out, neutral, zero_row, in_out, law):
+    if _at[7] and _has(name):
+        return _find(name)
+    return _tensor(name, shape, role, fan_in, fan_out, neutral, zero_row, in_out, law)
 
 
 def _settle(x, label, tensors):
@@ -97,16 +103,18 @@ def tokens(vocab, width, name, padding=-1, encoder=False, init=None, label=""):
     """Each token looks up its row of a table: the start of the stream."""
     t = name + ".weight"
     if not _has(t):
-        _tensor(t, [vocab, width], "token_embedding", vocab, width, 1.0, padding, False, init)
+        _make(t, [vocab, width], "token_embedding", vocab, width, 1.0, padding, False, init)
     t = _find(t)
     return _add_node("token_embedding", label, "tokens", [], [t], [_whole(t)], [["vocab", vocab], ["width", width], ["padding", padding], ["encoder", encoder]])
 
 
-def add_positions(x, positions, name, offset=0, padding=-1, init=None, suffix=".weight", label=""):
-    """A learned vector for the place in the sequence."""
+def add_positions(x, positions, name, offset=0, padding=-1, init=None, suffix=".weight", frozen=False, label=""):
+    """A learned vector for the place in the sequence. frozen: it is not trained."""
     width = _channels(x)
     shape = [positions + offset, width] if suffix != "" else [1, positions, width]
-    t = _tensor(name + suffix, shape, "position_embedding", positions + offset, width, 1.0, padding, False, init)
+    t = _make(name + suffix, shape, "position_embedding", positions + offset, width, 1.0, padding, False, init)
+    if frozen:
+        _freeze(t)
     return _add_node("learned_position", label, "positions", [x], [t], [_whole(t)],
                      [["positions", positions], ["width", width], ["offset", offset], ["constant", False], ["padding", padding]])
 
@@ -114,7 +122,7 @@ def add_positions(x, positions, name, offset=0, padding=-1, init=None, suffix=".
 def add_types(x, types, name, init=None, label=""):
     """The first row of a table, added to every token."""
     width = _channels(x)
-    t = _tensor(name + ".weight", [types, width], "position_embedding", types, width, 1.0, -1, False, init)
+    t = _make(name + ".weight", [types, width], "position_embedding", types, width, 1.0, -1, False, init)
     return _add_node("learned_position", label, "types", [x], [t], [_whole(t)],
                      [["positions", types], ["width", width], ["offset", 0], ["constant", True], ["padding", -1]])
 
@@ -124,14 +132,48 @@ def add_sinusoids(x, base=10000.0, label=""):
     return _add_node("sinusoidal_position", label, "positions", [x], [], [], [["width", _channels(x)], ["base", float(base)]])
 
 
-def patches(image, patch, width, name, class_token, colours=3, init=None, label=""):
-    """An image as a sequence: a class token, then its patches through one matrix."""
+def patches(image, patch, width, name, class_token="", colours=3, bias=True, flat=False, init=None, class_init=None, label=""):
+    """An image as a sequence: a class token, if it has a name, then its patches through one matrix. flat: the class token is stored as a vector."""
     size = colours * patch * patch
-    w = _tensor(name + ".weight", [width, colours, patch, patch], "projection", size, width, 1.0, -1, False, init)
-    b = _tensor(name + ".bias", [width], "bias", size, width, 1.0, -1, False, None)
-    c = _tensor(class_token, [1, 1, width], "position_embedding", 1, width, 1.0, -1, False, None)
-    return _add_node("patch_embedding", label, "patches", [], [w, b, c], [_whole(w), _whole(b), _whole(c)],
-                     [["side", image], ["patch", patch], ["colours", colours], ["width", width]])
+    t = [_make(name + ".weight", [width, colours, patch, patch], "projection", size, width, 1.0, -1, False, init)]
+    if bias:
+        t.append(_make(name + ".bias", [width], "bias", size, width, 1.0, -1, False, None))
+    if class_token != "":
+        t.append(_make(class_token, [width] if flat else [1, 1, width], "position_embedding", 1, width, 1.0, -1, False, class_init))
+    return _add_node("patch_embedding", label, "patches", [], t, [_whole(each) for each in t],
+                     [["side", image], ["patch", patch], ["colours", colours], ["width", width], ["bias", bias], ["class_token", class_token != ""]])
+
+
+def features(frames, bands, label=""):
+    """Sound as it is given: a row for each frame, a channel for each band of frequencies."""
+    return _add_node("features", label, "features", [], [], [], [["frames", frames], ["width", bands]])
+
+
+def probe(width, name, init=None, label=""):
+    """A learned row for each sequence, the same for all: the query of a pooling by attention."""
+    t = _make(name, [1, 1, width], "position_embedding", 1, width, 1.0, -1, False, init)
+    return _add_node("probe", label, "probe", [], [t], [_whole(t)], [["width", width]])
+
+
+def pool(x, how, id=-1, label=""):
+    """One row of each sequence: its "first" token, the "last", the "mean", the mean of the "rest" behind the first, the first token that is "id", or the one with the "largest" id."""
+    x = _wire(x)
+    if how not in ["first", "last", "mean", "rest", "id", "largest"]:
+        fail(f"no pooling is called {how}", "first, last, mean, rest, id, largest")
+    return _add_node("pool", label, "pool", [x], [], [],
+                     [["width", _channels(x)], ["first", 1 if how == "rest" else 0], ["count", 0 if how in ["mean", "rest"] else 1],
+                      ["last", how == "last"], ["largest", how == "largest"], ["id", id if how == "id" else -1]])
+
+
+def share_weights():
+    """From here on a tensor whose name is there already is that tensor: layers that use the same weights."""
+    _at[7] = True
+
+
+def unused(name, shape, role="gain", init=None):
+    """A tensor of the checkpoint that the model does not use."""
+    cols = shape[len(shape) - 1]
+    _freeze(_make(name, shape, role, cols if role == "projection" else 1, shape[0], 1.0, -1, False, init))
 
 
 def stream(x):
@@ -182,9 +224,9 @@ def linear(x, out, name, bias=False, role="projection", stored="out_in", init=No
     if _look_up(_role_branch, role, "") != "":
         _open(_look_up(_role_branch, role, ""))
     shape = [width, out] if stored == "in_out" else [out, width]
-    t = [_tensor(name + ".weight", shape, role, width, out, 1.0, -1, stored == "in_out", init)]
+    t = [_make(name + ".weight", shape, role, width, out, 1.0, -1, stored == "in_out", init)]
     if bias:
-        t.append(_tensor(name + ".bias", [out], "bias", width, out, 1.0, -1, False, bias_init))
+        t.append(_make(name + ".bias", [out], "bias", width, out, 1.0, -1, False, bias_init))
     fields = [["n_in", width], ["n_out", out], ["bias", bias], ["stored", stored], ["pieces", 1]]
     y = _add_node("linear", label, _label_of(role, "linear"), [x], t, [_whole(each) for each in t], fields)
     _remember(role)
@@ -202,10 +244,10 @@ def fused(x, sizes, roles, name, bias=False, stored="out_in", groups=1, init=Non
         role = "query_key_value" if "query" in roles else roles[len(roles) - 1]
     _open(_look_up(_role_branch, role, "linear"))
     shape = [width, total] if stored == "in_out" else [total, width]
-    w = _tensor(name + ".weight", shape, role, width, total, 1.0, -1, stored == "in_out", init)
+    w = _make(name + ".weight", shape, role, width, total, 1.0, -1, stored == "in_out", init)
     t = [w]
     if bias:
-        t.append(_tensor(name + ".bias", [total], "bias", width, total, 1.0, -1, False, None))
+        t.append(_make(name + ".bias", [total], "bias", width, total, 1.0, -1, False, None))
     made = []
     first = 0
     for n, part in zip(sizes, roles):
@@ -226,16 +268,31 @@ def fused(x, sizes, roles, name, bias=False, stored="out_in", groups=1, init=Non
     return made
 
 
+def fused_apart(x, memory, name, bias, init=None):
+    """Queries of one wire, keys and values of another, with the thirds of one matrix: a list of three wires."""
+    width = _channels(x)
+    w = _make(name, [3 * width, width], "query_key_value", width, 3 * width, 1.0, -1, False, init)
+    b = _make(bias, [3 * width], "bias", width, 3 * width, 1.0, -1, False, None)
+    made = []
+    for wire, part in zip([x, memory, memory], ["query", "key", "value"]):
+        at = len(made) * width
+        uses = [_use(w, at, 0, width, width), _use(b, 0, at, 1, width)]
+        _part(uses[0], part, width)
+        made.append(_add_node("linear", _look_up(_role_label, part, ""), "", [_wire(wire)], [w, b], uses,
+                              [["n_in", width], ["n_out", width], ["bias", True], ["stored", "out_in"], ["pieces", 1]]))
+    return made
+
+
 def scalar(value, name):
     """A learned number, to be multiplied with a wire."""
-    return _tensor(name, [1], "branch_gain", 1, 1, 1.0, -1, False, ["constant", float(value), 0.0, 0.0])
+    return _make(name, [1], "branch_gain", 1, 1, 1.0, -1, False, ["constant", float(value), 0.0, 0.0])
 
 
 def channel_gain(x, name, value=1.0, label=""):
     """A learned number for each channel of a wire (LayerScale)."""
     x = _wire(x)
     n = _channels(x)
-    t = _tensor(name, [n], "branch_gain", 1, n, 1.0, -1, False, ["constant", float(value), 0.0, 0.0])
+    t = _make(name, [n], "branch_gain", 1, n, 1.0, -1, False, ["constant", float(value), 0.0, 0.0])
     return _add_node("gain", label, "gain", [x], [t], [_whole(t)], [["width", n], ["one", False]])
 
 
@@ -250,12 +307,12 @@ def _norm(kind, x, name, gain, bias, eps, offset, groups, each, all_names, init,
     uses = []
     for on, end, role, law in [[gain, ".weight", "gain", init], [bias, ".bias", "bias", None]]:
         if on and each and len(all_names) == 0:
-            t.append(_tensor(name + end, [groups, width], role, 1, width, neutral, -1, False, law))
+            t.append(_make(name + end, [groups, width], role, 1, width, neutral, -1, False, law))
             for k in range(groups):
                 uses.append(_use(t[len(t) - 1], k, 0, 1, width))
         elif on:
             for stem in all_names if len(all_names) > 0 else [name]:
-                t.append(_tensor(stem + end, [width], role, 1, width, neutral, -1, False, law))
+                t.append(_make(stem + end, [width], role, 1, width, neutral, -1, False, law))
                 uses.append(_whole(t[len(t) - 1]))
     otherwise = "post_norm" if _at[6] else "norm"
     if groups > 1 or _base_of(x) in ["q", "k", "v", "q_latent", "kv_latent"]:
@@ -295,8 +352,8 @@ def rotary(x, heads, turns=None, theta=10000.0, turned=0, first=0, interleaved=F
 
 
 def attention(q, k, v, heads, kv_heads=0, scale=0.0, causal=True, window=0, softcap=0.0, alibi=[], table=None, farthest=128, cross=False,
-              label=""):
-    """Each query takes the softmax-weighted mean of the values it may see. scale 0: 1 / sqrt(channels of a key)."""
+              chunk=0, sinks="", sinks_init=None, label=""):
+    """Each query takes the softmax-weighted mean of the values it may see. scale 0: 1 / sqrt(channels of a key). chunk: keys of its own stretch of so many tokens only; sinks: the name of a learned score a head that no value belongs to."""
     q, k, v = _wire(q), _wire(k), _wire(v)
     _open("attn")
     kv = given(kv_heads, heads)
@@ -304,16 +361,17 @@ def attention(q, k, v, heads, kv_heads=0, scale=0.0, causal=True, window=0, soft
         fail(f"heads={heads} and kv_heads={kv} do not divide q and v of {_channels(q)} and {_channels(v)} channels")
     dim = _channels(q) // heads
     t = [] if table is None else [table]
-    return _add_node("attention", label, "mix", [q, k, v], [], [_whole(each) for each in t],
+    own = [] if sinks == "" else [_make(sinks, [heads], "bias", 1, heads, 1.0, -1, False, sinks_init)]
+    return _add_node("attention", label, "mix", [q, k, v], own, [_whole(each) for each in t + own],
                      [["heads", heads], ["kv_heads", kv], ["key_dim", dim], ["value_dim", _channels(v) // kv],
                       ["scale", float(scale) if scale != 0 else 1 / sqrt(float(dim))], ["causal", causal and not cross], ["window", window],
                       ["softcap", float(softcap)], ["alibi", alibi], ["buckets", 0 if table is None else _rows(table)],
-                      ["farthest", farthest], ["cross", cross]])
+                      ["farthest", farthest], ["cross", cross], ["chunk", chunk], ["sinks", sinks != ""]])
 
 
 def distance_table(buckets, heads, name, init=None):
     """A learned bias on the scores for each bucket of distances (T5), for attention(table=...)."""
-    return _tensor(name + ".weight", [buckets, heads], "position_embedding", buckets, heads, 1.0, -1, False, init)
+    return _make(name + ".weight", [buckets, heads], "position_embedding", buckets, heads, 1.0, -1, False, init)
 
 
 def alibi_slopes(heads, times=1.0):
@@ -331,6 +389,12 @@ def join_heads(own, shared, heads, label=""):
     """Each head is channels of its own and channels that all heads share (the keys of latent attention)."""
     return _add_node("join", label, "k", [own, shared], [], [],
                      [["heads", heads], ["own", _channels(own) // heads], ["shared", _channels(shared)]])
+
+
+def temperature(x, by, every, label=""):
+    """Queries grow with the place in the sequence: times 1 + by ln(1 + floor((place + 1) / every))."""
+    x = _wire(x)
+    return _add_node("temperature", label, _base_of(x) + "_scaled", [x], [], [], [["width", _channels(x)], ["by", float(by)], ["every", float(every)]])
 
 
 def clip(x, most, label=""):
@@ -385,6 +449,18 @@ def tanh(x):
     return function(x, "tanh")
 
 
+def xielu(x, name, label=""):
+    """A square where x is positive, an exponential elsewhere; how much of each is learned (Apertus)."""
+    x = _wire(x)
+    t = []
+    # the inverse softplus of 0.8 and 0.3, 0.5 and -1e-6, all as the class rounds them, to bfloat16
+    for end, shape, value in [["alpha_p", [1], 0.2041015625], ["alpha_n", [1], -1.046875], ["beta", [], 0.5], ["eps", [], -9.98377799987793e-07]]:
+        t.append(_make(name + end, shape, "branch_gain", 1, 1, 1.0, -1, False, constant(value)))
+    _freeze(t[2])
+    _freeze(t[3])
+    return _add_node("xielu", label, "act", [x], t, [_whole(each) for each in t], [["width", _channels(x)]])
+
+
 def softcap(x, cap, label=""):
     """cap tanh(x / cap)"""
     x = _wire(x)
@@ -412,13 +488,41 @@ def experts(x, logits, ffn, names, chosen, act="silu", sigmoid=False, normalise=
     x, logits = _wire(x), _wire(logits)
     width = _channels(x)
     count = _channels(logits)
-    c = [] if correction is None else [_tensor(correction, [count], "bias", 1, count, 1.0, -1, False, None)]
+    c = [] if correction is None else [_make(correction, [count], "bias", 1, count, 1.0, -1, False, None)]
     t, uses = _expert_tensors(names, count, width, ffn) if len(names) == 3 else _expert_stacks(names, count, width, ffn)
     t, uses = t + c, uses + [_whole(each) for each in c]
     return _add_node("experts", label, "out", [x, logits], t, uses,
                      [["width", width], ["ffn", ffn], ["activation", act], ["experts", count], ["chosen", chosen], ["sigmoid", sigmoid],
                       ["normalise", normalise], ["factor", float(factor)], ["groups", groups], ["kept_groups", kept_groups],
-                      ["group_best", group_best], ["corrected", correction is not None]])
+                      ["group_best", group_best], ["corrected", correction is not None], ["stored", "out_in"], ["fused", False], ["interleaved", False],
+                      ["bias", False], ["most", 0.0], ["offset", 0.0], ["scales_input", False]])
+
+
+def fused_experts(x, logits, ffn, gate_up, down, chosen, act="silu", stored="in_out", interleaved=False, biases=[], sigmoid=False, normalise=True, most=0.0,
+                  offset=0.0, scales_input=False, label=""):
+    """Experts in two tensors: gate and up in one, halves or interleaved, and down. biases: the names of those of both; most: how large gate and up may get; offset: what is added to up; scales_input: what an expert reads is scaled by its weight, not what it makes."""
+    x, logits = _wire(x), _wire(logits)
+    width = _channels(x)
+    count = _channels(logits)
+    inside = stored == "in_out"
+    first = _make(gate_up, [count, width, 2 * ffn] if inside else [count, 2 * ffn, width], "ffn_gate", width, ffn, 1.0, -1, inside, None)
+    last = _make(down, [count, ffn, width] if inside else [count, width, ffn], "ffn_out", ffn, width, 1.0, -1, inside, None)
+    t = [first, last]
+    uses = []
+    for e in range(count):
+        for tensor, size, out, role in [[first, width, 2 * ffn, "ffn_gate"], [last, ffn, width, "ffn_out"]]:
+            rows, cols = [size, out] if inside else [out, size]
+            uses.append(_use(tensor, e * rows, 0, rows, cols))
+            _part(uses[len(uses) - 1], role, ffn if role == "ffn_gate" else width)
+    if len(biases) > 0:
+        t = t + [_make(name, [count, size], "bias", 1, size, 1.0, -1, False, None) for name, size in zip(biases, [2 * ffn, width])]
+        for e in range(count):
+            uses = uses + [_use(t[2], e, 0, 1, 2 * ffn), _use(t[3], e, 0, 1, width)]
+    return _add_node("experts", label, "out", [x, logits], t, uses,
+                     [["width", width], ["ffn", ffn], ["activation", act], ["experts", count], ["chosen", chosen], ["sigmoid", sigmoid],
+                      ["normalise", normalise], ["factor", 1.0], ["groups", 1], ["kept_groups", 1], ["group_best", 1], ["corrected", False],
+                      ["stored", stored], ["fused", True], ["interleaved", interleaved], ["bias", len(biases) > 0], ["most", float(most)],
+                      ["offset", float(offset)], ["scales_input", scales_input]])
 
 
 def _expert_tensors(names, count, width, ffn):
@@ -456,6 +560,56 @@ def shared_expert(x, routed, ffn, name, act="silu", gate=""):
     return add(routed, out, label="ffn.out")
 
 
+# ---- along the sequence
+
+
+def time_conv(x, out, size, name, stride=1, before=0, after=0, bias=True, init=None, label=""):
+    """A window over the tokens, a matrix of what it sees: before and after are zeros in front of a sequence and behind it."""
+    x = _wire(x)
+    n = _channels(x)
+    t = [_make(name + ".weight", [out, n, size], "projection", n * size, out, 1.0, -1, False, init)]
+    if bias:
+        t.append(_make(name + ".bias", [out], "bias", n * size, out, 1.0, -1, False, None))
+    return _add_node("time_conv", label, "conv", [x], t, [_whole(each) for each in t],
+                     [["n_in", n], ["n_out", out], ["size", size], ["stride", stride], ["before", before], ["after", after],
+                      ["depthwise", False], ["bias", bias]])
+
+
+def causal_conv(wires, size, name, bias=True, init=None, labels=[]):
+    """Every channel a weighted sum of its last numbers; of several wires with the rows of one tensor: a list of wires."""
+    widths = [_channels(_wire(x)) for x in wires]
+    total = sum(widths)
+    t = [_make(name + ".weight", [total, 1, size], "projection", size, total, 1.0, -1, False, init)]
+    if bias:
+        t.append(_make(name + ".bias", [total], "bias", size, total, 1.0, -1, False, None))
+    made = []
+    first = 0
+    for x, n in zip(wires, widths):
+        uses = [_use(t[0], first, 0, n, size)] + ([_use(t[1], 0, first, 1, n)] if bias else [])
+        made.append(_add_node("time_conv", labels[len(made)] if len(labels) > 0 else "", "conv", [_wire(x)], t, uses,
+                              [["n_in", n], ["n_out", n], ["size", size], ["stride", 1], ["before", size - 1], ["after", 0],
+                               ["depthwise", True], ["bias", bias]]))
+        first = first + n
+    return made
+
+
+def shift(x, label=""):
+    """Every token gets what the one before it was; the first gets nothing."""
+    x = _wire(x)
+    return _add_node("shift", label, "shifted", [x], [], [], [["width", _channels(x)]])
+
+
+def scan(x, step, into, out, heads, states, decay, skip, step_bias, groups=1, each=True, least=0.0, most=1e30, step_init=None, label=""):
+    """A state that decays and takes in each token, as much as the token says itself (Mamba). decay, skip, step_bias: names; each: a decay for each state."""
+    x = _wire(x)
+    t = [_make(decay, [heads, states] if each else [heads], "branch_gain", 1, heads, 1.0, -1, False, ["ramp", float(states if each else heads), 0.0, 0.0]),
+         _make(skip, [heads], "branch_gain", 1, heads, 1.0, -1, False, constant(1.0)),
+         _make(step_bias, [heads], "bias", 1, heads, 1.0, -1, False, step_init)]
+    return _add_node("scan", label, "scan", [x, _wire(step), _wire(into), _wire(out)], t, [_whole(one) for one in t],
+                     [["heads", heads], ["head_dim", _channels(x) // heads], ["states", states], ["groups", groups], ["each", each],
+                      ["least", float(least)], ["most", float(most)]])
+
+
 # ---- sums and products
 
 
@@ -488,6 +642,18 @@ def repeat(x, times, label=""):
     """Every channel, so many times in a row: a gate of a head or of a token, for all channels that it is for."""
     x = _wire(x)
     return x if times == 1 else _add_node("repeat", label, "repeated", [x], [], [], [["width", _channels(x)], ["times", times]])
+
+
+def concat(a, b, label=""):
+    """The channels of one wire, then those of another."""
+    a, b = _wire(a), _wire(b)
+    return _add_node("concat", label, "joined", [a, b], [], [], [["n", _channels(a)], ["m", _channels(b)]])
+
+
+def take(x, first, width, label=""):
+    """Channels of a wire: so many, from the first on."""
+    x = _wire(x)
+    return _add_node("take", label, "taken", [x], [], [], [["from", _channels(x)], ["first", first], ["width", width]])
 
 
 def scale(x, factor, label=""):
@@ -547,11 +713,11 @@ def head(x, vocab, name="", tied="", bias="", constant_bias="", scale=1.0, cap=0
         branch("final")
     width = _channels(x)
     branch("logits")
-    t = [_find(tied) if tied != "" else _tensor(name + ".weight", [vocab, width], "head", width, vocab, 1.0, -1, False, init)]
+    t = [_find(tied) if tied != "" else _make(name + ".weight", [vocab, width], "head", width, vocab, 1.0, -1, False, init)]
     if bias != "":
-        t.append(_tensor(bias, [vocab], "bias", 1, vocab, 1.0, -1, False, None))
+        t.append(_make(bias, [vocab], "bias", 1, vocab, 1.0, -1, False, None))
     if constant_bias != "":
-        t.append(_tensor(constant_bias, [1, vocab], "bias", 1, vocab, 1.0, -1, False, None))
+        t.append(_make(constant_bias, [1, vocab], "bias", 1, vocab, 1.0, -1, False, None))
         _freeze(t[1])
     fields = [["n_in", width], ["n_out", vocab], ["bias", bias + constant_bias != ""], ["stored", "out_in"], ["pieces", 1]]
     y = _node("linear", [x], [_whole(each) for each in t], fields)
@@ -562,6 +728,13 @@ def head(x, vocab, name="", tied="", bias="", constant_bias="", scale=1.0, cap=0
     if cap > 0:
         y = softcap(y, cap)
     return y
+
+
+def as_logits(x):
+    """A wire that is scored as it is: what a model without a head makes of a sequence."""
+    x = _wire(x)
+    _rename(x, "logits")
+    return x
 
 
 def loss(logits):
@@ -592,6 +765,16 @@ def uniform(most):
 def constant(value):
     """One number."""
     return ["constant", float(value), 0.0, 0.0]
+
+
+def time_steps(least, most, floor=0.0):
+    """The inverse softplus of numbers uniform in the logarithm from least to most."""
+    return ["time_steps", float(least), float(most), float(floor)]
+
+
+def waves(rows, cols, halves=True):
+    """Not drawn: sines and cosines of the place. halves: all sines in front of all cosines, else in turns."""
+    return ["waves", float(rows), float(cols), 1.0 if halves else 0.0]
 
 
 zeros = ["constant", 0.0, 0.0, 0.0]

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "stepzero/api/audit_files.hpp"
 #include "stepzero/api/checkpoints.hpp"
 #include "stepzero/api/guarded.hpp"
 #include "stepzero/report/audit.hpp"
@@ -26,9 +27,10 @@ const std::string& AuditResult::scheme() const { return audit_->scheme; }
 std::string AuditResult::json() const { return audit_json(*audit_); }
 std::string AuditResult::html() const { return audit_html(*audit_); }
 
-Expected<AuditResult> audit(const AuditRequest& request, const Watch& watch) {
+Expected<AuditResult> audit_files(CheckpointFiles files, const AuditRequest& request, const Watch& watch, bool consequences) {
   return guarded(watch, [&]() -> Expected<AuditResult> {
     AuditOptions options;
+    options.consequences = consequences;
     options.moments_only = request.moments;
     if (!request.scheme.empty()) {
       const auto scheme = find_scheme(request.scheme);
@@ -36,9 +38,7 @@ Expected<AuditResult> audit(const AuditRequest& request, const Watch& watch) {
       options.scheme = *scheme;
     }
     const OpenOptions how{.follow_symlinks = request.follow_symlinks, .lenient = request.lenient};
-    auto files = CheckpointFiles::open(request.path, how);
-    if (!files) return std::unexpected(files.error());
-    const auto kept = std::make_shared<Kept>(std::move(*files));
+    const auto kept = std::make_shared<Kept>(std::move(files));
     auto model = model_of_weights(request);
     if (!model) return std::unexpected(model.error());
     options.model = std::move(*model);
@@ -59,6 +59,14 @@ Expected<AuditResult> audit(const AuditRequest& request, const Watch& watch) {
       if (watch.warn) watch.warn(warning);
     }
     return AuditResult({kept, &kept->audit});
+  });
+}
+
+Expected<AuditResult> audit(const AuditRequest& request, const Watch& watch) {
+  return guarded(watch, [&]() -> Expected<AuditResult> {
+    auto files = CheckpointFiles::open(request.path, {.follow_symlinks = request.follow_symlinks, .lenient = request.lenient});
+    if (!files) return std::unexpected(files.error());
+    return audit_files(std::move(*files), request, watch);
   });
 }
 

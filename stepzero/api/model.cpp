@@ -19,9 +19,11 @@ struct Part {
 };
 
 Expected<Signal> predict_setup(const Setup& setup, const PredictRequest& request, const Watch& watch, Part part = {}) {
+  if (!(request.effort > 0 && request.effort <= 1)) return fail(fmt::format("effort = {} is not above 0 and at most 1", request.effort));
   Teller tell(watch, "predicting", part.from, part.to);
   return predict_any(setup.graph, setup.architecture, setup.batch, *setup.scheme,
                      {.order = request.order,
+                      .effort = request.effort,
                       .jacobians = request.jacobians,
                       .longest = request.whole ? setup.batch.length : 0,
                       .progress = [&](double share) { tell(share); }});
@@ -126,6 +128,7 @@ Expected<Report> Model::report(const ReportRequest& request, const Watch& watch)
     if (!signal) return std::unexpected(signal.error());
     Page page{finished(std::move(*signal), *setup, request.measure.input), {}, request.command, version()};
     for (const std::string& scheme : request.compare_schemes) {
+      if (scheme == request_.scheme) continue;  // the report itself
       const double done = 1 + static_cast<double>(page.alternatives.size());
       ModelRequest other = request_;
       other.scheme = scheme;

@@ -63,6 +63,11 @@ Expected<std::unique_ptr<Feed>> feed_of_text(const TrainRequest& request, const 
   if (a.image > 0) {
     return fail(fmt::format("{}: a model of images is not trained on text", show(a.name)), "--pixels FILE --labels FILE gives it images");
   }
+  if (a.pooled || a.frames > 0) {
+    return fail(
+        fmt::format("{}: a model {} is not trained on text alone", show(a.name), a.pooled ? "that classifies sequences" : "that hears"),
+        a.pooled ? "--tokens FILE --labels FILE gives it both" : "--features FILE --tokens FILE gives it both");
+  }
   if (corpus.vocab > a.vocab) {
     return fail(fmt::format("{}: the text has a vocabulary of {}, the model one of {}", show(a.name), corpus.vocab, a.vocab),
                 fmt::format("--set vocab={}, or another --level", corpus.vocab));

@@ -21,20 +21,22 @@ namespace {
 constexpr auto others = std::to_array<std::pair<std::string_view, UpdateRule>>(
     {{"sophia", UpdateRule::sophia}, {"shampoo", UpdateRule::shampoo}, {"soap", UpdateRule::soap}, {"sso", UpdateRule::sso}});
 
+bool is_other(const std::string& optimizer) {
+  return std::ranges::any_of(others, [&](const auto& x) { return x.first == optimizer; });
+}
+
 Expected<OptimizerOptions> options_of(const TransferRequest& request) {
-  OptimizerOptions o = request.options;
-  const bool other = std::ranges::any_of(others, [&](const auto& x) { return x.first == request.optimizer; });
-  o.name = other ? "adamw" : request.optimizer;
+  OptimizerOptions o = request.optimizer;
+  if (is_other(o.name)) o.name = "adamw";
   auto done = settled(o);
-  if (!done) {
+  if (!done && std::ranges::none_of(optimizer_names(), [&](const std::string& name) { return name == o.name; }))
     done.error().hint = fmt::format("{}, and without --check sophia, shampoo, soap, sso", fmt::join(optimizer_names(), ", "));
-  }
   return done;
 }
 
 std::vector<BaseUpdate> updates_of(const Graph& graph, const std::string& optimizer, const OptimizerOptions& o, const RateTable& rates) {
   std::vector<BaseUpdate> updates = stepzero::updates_of(graph, o, rates);
-  const auto* other = std::ranges::find(others, optimizer, &std::pair<std::string_view, UpdateRule>::first);
+  const auto other = std::ranges::find(others, optimizer, &std::pair<std::string_view, UpdateRule>::first);
   for (std::size_t i = 0; i < updates.size() && other != others.end(); ++i) {
     if (kind_of_tensor(graph.params[i]) != TensorKind::vector || other->second == UpdateRule::sophia) updates[i].rule = other->second;
   }
@@ -87,20 +89,21 @@ RateTable rates_of(const Transfer& transfer, const Graph& target) {
   return table;
 }
 
-Expected<TransferSubject> run_transfer(const TransferRequest& request) {
-  const auto scheme = find_scheme(request.base.scheme);
+Expected<TransferSubject> run_transfer(const ModelRequest& base_model, const ModelRequest& target_model, const TransferRequest& request) {
+  const auto scheme = find_scheme(base_model.scheme);
   if (!scheme) return std::unexpected(scheme.error());
   const auto parametrization = parse_parametrization(request.parametrization);
   if (!parametrization) return std::unexpected(parametrization.error());
   const auto options = options_of(request);
   if (!options) return std::unexpected(options.error());
-  auto base = side_of(request.base, **scheme), target = side_of(request.target, **scheme);
+  auto base = side_of(base_model, **scheme), target = side_of(target_model, **scheme);
   if (!base) return std::unexpected(base.error());
   if (!target) return std::unexpected(target.error());
   const auto rates = request.rates.empty() ? Expected<RateTable>(RateTable()) : read_rates(request.rates, base->graph.params);
   if (!rates) return std::unexpected(rates.error());
-  const TransferSide from{&base->architecture, &base->graph, updates_of(base->graph, request.optimizer, *options, *rates)};
-  const TransferSide to{&target->architecture, &target->graph, updates_of(target->graph, request.optimizer, *options, {})};
+  const std::string& optimizer = request.optimizer.name;
+  const TransferSide from{&base->architecture, &base->graph, updates_of(base->graph, optimizer, *options, *rates)};
+  const TransferSide to{&target->architecture, &target->graph, updates_of(target->graph, optimizer, *options, {})};
   auto carried = transfer(from, to, **scheme,
                           {.parametrization = *parametrization, .zero_output = request.zero_output, .zero_query = request.zero_query});
   if (!carried) return std::unexpected(carried.error());
@@ -109,11 +112,32 @@ Expected<TransferSubject> run_transfer(const TransferRequest& request) {
                          .base_graph = std::move(base->graph),
                          .target_graph = std::move(target->graph),
                          .scheme = *scheme,
-                         .optimizer = request.optimizer,
+                         .optimizer = optimizer,
                          .options = *options,
                          .transfer = std::move(*carried),
                          .effects = {}};
 }
+
+Expected<TransferResult> Model::transfer(const TransferRequest& request, const Watch& watch) const {
+  return guarded(watch, [&]() -> Expected<TransferResult> {
+    ModelRequest base = request_, target = request_;
+    if (!request.target.empty()) target.model = request.target;
+    base.set.insert(base.set.end(), request.base_set.begin(), request.base_set.end());
+    target.set.insert(target.set.end(), request.target_set.begin(), request.target_set.end());
+    auto done = run_transfer(base, target, request);
+    if (!done) return std::unexpected(done.error());
+    if (request.check) {
+      if (auto looked = look_at_effects(*done, request.input, request.seed, request.seeds, watch); !looked)
+        return std::unexpected(looked.error());
+    }
+    return TransferResult(std::make_shared<const TransferSubject>(std::move(*done)));
+  });
+}
+
+std::string TransferResult::json() const { return transfer_json(*subject_); }
+std::string TransferResult::text() const { return transfer_text(*subject_, kPlainLook, false); }
+std::string TransferResult::torch(const std::string& command) const { return transfer_torch(*subject_, command); }
+std::string TransferResult::rates() const { return transfer_table(*subject_); }
 
 Expected<CarriedModel> target_of(const TransferSubject& s) {
   SchemeFile file{.path = s.scheme->name == "hf" ? "transfer" : fmt::format("transfer of {}", s.scheme->name),
@@ -130,39 +154,41 @@ Expected<CarriedModel> target_of(const TransferSubject& s) {
 }
 
 Expected<void> look_at_effects(TransferSubject& s, const InputOptions& input, std::uint64_t seed, int seeds, const Watch& watch) {
-  if (std::ranges::any_of(others, [&](const auto& x) { return x.first == s.optimizer; }))
+  if (is_other(s.optimizer))
     return fail(fmt::format("--check takes a step, and {} is not among the optimizers that are run here", s.optimizer),
                 fmt::format("they are {}", fmt::join(optimizer_names(), ", ")));
-  return guarded(watch, [&]() -> Expected<void> {
-    MeasureOptions options{.scheme = s.scheme, .step = {.steps = 1, .optimizer = s.options, .search = false}, .seed = seed, .seeds = seeds};
-    RateTable before;
-    for (const CarriedTensor& c : s.transfer.tensors)
-      before.rows.push_back(
-          {.tensor = s.base_graph.params[c.base].name, .rate = c.before.rate, .decay = c.before.decay, .eps = c.before.eps});
-    options.step.rates = before;
-    const auto base = effects_of(s.base_graph, s.base, input, options);
-    if (!base) return std::unexpected(base.error());
-    const auto to = target_of(s);
-    if (!to) return std::unexpected(to.error());
-    const Architecture& a = to->architecture;
-    const auto graph = graph_of(a, {});
-    if (!graph) return std::unexpected(graph.error());
-    options.scheme = to->scheme;
-    options.step.rates = to->rates;
-    const auto target = effects_of(*graph, a, input, options);
-    if (!target) return std::unexpected(target.error());
-    const double alpha = depth_exponent(s.transfer.parametrization);
-    for (const CarriedTensor& c : s.transfer.tensors) {
-      const Param& p = s.target_graph.params[c.param];
-      // a head's effect is that on the logits before they are divided; a table that is a head too has most of its effect there
-      const bool head = c.kind == TensorKind::output || (s.target.tied && p.role == Role::token_embedding);
-      const double wanted = head                        ? s.base.logit_scale / a.logit_scale
-                            : alpha > 0 && p.layer >= 0 ? std::pow(s.transfer.depth, alpha - 1)
-                                                        : 1;
-      s.effects.push_back({p.name, s.base_graph.params[c.base].name, p.role, p.layer, (*base)[c.base], (*target)[c.param], wanted});
-    }
-    return {};
-  });
+  if (seeds < 1) return fail(fmt::format("{} seeds: at least one is needed", seeds));
+  MeasureOptions options{.scheme = s.scheme, .step = {.steps = 1, .optimizer = s.options, .search = false}, .seed = seed, .seeds = seeds};
+  RateTable before;
+  for (const CarriedTensor& c : s.transfer.tensors)
+    before.rows.push_back(
+        {.tensor = s.base_graph.params[c.base].name, .rate = c.before.rate, .decay = c.before.decay, .eps = c.before.eps});
+  options.step.rates = before;
+  const auto to = target_of(s);
+  if (!to) return std::unexpected(to.error());
+  const Architecture& a = to->architecture;
+  const auto graph = graph_of(a, {});
+  if (!graph) return std::unexpected(graph.error());
+  const double whole = static_cast<double>(s.base_graph.parameter_count()) + static_cast<double>(graph->parameter_count());
+  const double half = static_cast<double>(s.base_graph.parameter_count()) / whole;
+  Teller of_base(watch, "the base", 0, half), of_target(watch, "the target", half, 1);
+  options.progress = [&](double share) { of_base(share); };
+  const auto base = effects_of(s.base_graph, s.base, input, options);
+  if (!base) return std::unexpected(base.error());
+  options.scheme = to->scheme;
+  options.step.rates = to->rates;
+  options.progress = [&](double share) { of_target(share); };
+  const auto target = effects_of(*graph, a, input, options);
+  if (!target) return std::unexpected(target.error());
+  const double alpha = depth_exponent(s.transfer.parametrization);
+  for (const CarriedTensor& c : s.transfer.tensors) {
+    const Param& p = s.target_graph.params[c.param];
+    // a head's effect is that on the logits before they are divided; a table that is a head too has most of its effect there
+    const bool head = c.kind == TensorKind::output || (s.target.tied && p.role == Role::token_embedding);
+    const double wanted = head ? s.base.logit_scale / a.logit_scale : alpha > 0 && p.layer >= 0 ? std::pow(s.transfer.depth, alpha - 1) : 1;
+    s.effects.push_back({p.name, s.base_graph.params[c.base].name, p.role, p.layer, (*base)[c.base], (*target)[c.param], wanted});
+  }
+  return {};
 }
 
 }  // namespace stepzero

@@ -1,23 +1,15 @@
 #pragma once
 // From a request to a transfer: two models, what an optimizer does to each tensor of both, and a look at the effects.
-#include <memory>
+#include <string>
 
-#include "stepzero/optim/optimizer.hpp"
+#include "stepzero/optim/rates.hpp"
 #include "stepzero/report/transfer.hpp"
 #include "stepzero/stepzero.hpp"
 
 namespace stepzero {
 
-struct TransferRequest {
-  ModelRequest base, target;
-  std::string parametrization = "mup";
-  std::string optimizer = "adamw";  // sgd, adamw, lion, muon, sophia, shampoo, soap, sso
-  OptimizerOptions options = {};    // of the base; its name is not read
-  std::string rates = {};           // a table of the base's single tensors
-  bool zero_output = false, zero_query = false;
-};
-
-Expected<TransferSubject> run_transfer(const TransferRequest& request);
+// Of the request its rules: what the two models are is told apart.
+Expected<TransferSubject> run_transfer(const ModelRequest& base, const ModelRequest& target, const TransferRequest& request);
 
 // The target as it is run: with its scales, drawn by its laws, updated by its rates.
 struct CarriedModel {

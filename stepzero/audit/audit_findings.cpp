@@ -97,7 +97,9 @@ void find_broken_numbers(const CheckpointFiles& files, const SchemeMatch* match,
           fmt::format("{} of {} numbers are below the smallest normal number of {}", s.subnormals, s.count, c.tensor->encoding.name),
           "they have lost most of their digits; store the tensor in a wider type");
     }
-    const bool shared = block != nullptr && block->distribution.structure == Distribution::Structure::mimetic;  // by heads of a group
+    using S = Distribution::Structure;
+    const S structure = block != nullptr ? block->distribution.structure : S::none;
+    const bool shared = structure == S::mimetic || structure == S::ramp || structure == S::waves;  // by heads of a group; or not drawn
     if (s.constant() || is_vector(c) || shared) continue;
     TensorCensus shown = c;
     if (c.padding && c.pieces[*c.padding].summary.constant()) shown.rows.dead -= shown.rows.dead > 0 ? 1 : 0;
@@ -130,8 +132,9 @@ void find_similar_tensors(const SchemeMatch* match, const std::vector<Similar>& 
   for (const Similar& pair : pairs) {
     const TensorVerdict &a = audit.tensors[pair.first], &b = audit.tensors[pair.second];
     const Assignment::Block* const block = block_of(match, a);
-    const bool meant = block != nullptr && (block->distribution.structure == Distribution::Structure::mimetic ||
-                                            block->distribution.structure == Distribution::Structure::diagonal);
+    using S = Distribution::Structure;
+    const S structure = block != nullptr ? block->distribution.structure : S::none;
+    const bool meant = structure == S::mimetic || structure == S::diagonal || structure == S::ramp || structure == S::waves;
     const auto like_identity = [](const TensorVerdict& v) { return !v.laws.empty() && v.laws[0].kind == FoundLaw::Kind::identity_like; };
     if (meant || (like_identity(a) && like_identity(b))) continue;  // they share what they are near to
     const bool head = expected_extra(a.census.tensor->name, true) || expected_extra(b.census.tensor->name, true);

@@ -83,7 +83,7 @@ Subject make_subject(const CheckpointFiles& files, const std::optional<Architect
     s.graph = build_graph(*model);
   } else {
     std::vector<NamedShape> shapes;
-    for (const auto& [name, tensor] : files.tensors()) shapes.push_back({name, tensor.shape});
+    for (const auto& [name, tensor] : files.tensors()) shapes.push_back({.name = name, .shape = tensor.shape});
     Inferred inferred = infer_model(shapes);
     s.architecture = std::move(inferred.architecture);
     s.graph = std::move(inferred.graph);

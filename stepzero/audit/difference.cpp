@@ -9,6 +9,7 @@
 
 #include "stepzero/core/half.hpp"
 #include "stepzero/core/running.hpp"
+#include "stepzero/core/stop.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/weights/tensor_draw.hpp"
 
@@ -45,10 +46,27 @@ double in_errors(double a, double b, double error) {
   return error > 0 ? std::abs(a - b) / error : std::numeric_limits<double>::infinity();
 }
 
-Expected<void> compare_numbers(const Pair& pair, TensorDifference& d) {
+// How far through the numbers of a checkpoint.
+class Way {
+ public:
+  Way(const CheckpointFiles& files, const Told& tell) : tell_(tell) {
+    for (const auto& [name, tensor] : files.tensors()) whole_ += static_cast<double>(tensor.elements);
+  }
+  void done(std::uint64_t elements) {
+    done_ += static_cast<double>(elements);
+    if (tell_ && whole_ > 0) tell_(std::min(done_ / whole_, 1.0));
+  }
+
+ private:
+  const Told& tell_;
+  double whole_ = 0, done_ = 0;
+};
+
+Expected<void> compare_numbers(const Pair& pair, TensorDifference& d, Way& way) {
   std::vector<float> left(kCompared), right(kCompared);
   Running x, y;
   for (std::uint64_t first = 0; first < d.elements; first += kCompared) {
+    end_if_stopped();
     const std::size_t n = std::min(kCompared, d.elements - first);
     if (auto done = pair.left(first, std::span(left).first(n)); !done) return done;
     if (auto done = pair.right(first, std::span(right).first(n)); !done) return done;
@@ -61,6 +79,7 @@ Expected<void> compare_numbers(const Pair& pair, TensorDifference& d) {
       ++d.different;
       d.largest = std::max(d.largest, std::abs(static_cast<double>(a) - b));
     }
+    way.done(n);
   }
   d.left = {x.mean, deviation(x)};
   d.right = pair.right_law.value_or(SideStats{y.mean, deviation(y)});
@@ -100,7 +119,8 @@ TensorDifference both_sides(const CheckpointTensor& left, std::vector<std::uint6
 
 }  // namespace
 
-Expected<std::vector<TensorDifference>> difference(const CheckpointFiles& left, const CheckpointFiles& right) {
+Expected<std::vector<TensorDifference>> difference(const CheckpointFiles& left, const CheckpointFiles& right, const Told& tell) {
+  Way way(left, tell);
   std::vector<TensorDifference> list;
   for (const auto& [name, a] : left.tensors()) {
     const CheckpointTensor* const b = right.find(name);
@@ -111,7 +131,7 @@ Expected<std::vector<TensorDifference>> difference(const CheckpointFiles& left, 
     TensorDifference d = both_sides(a, b->shape, std::string(b->encoding.name));
     if (d.kind != Kind::shape) {
       const Pair pair{reader(left, a), reader(right, *b), a.encoding.kind, b->encoding.kind, {}};
-      if (auto done = compare_numbers(pair, d); !done) return std::unexpected(done.error());
+      if (auto done = compare_numbers(pair, d, way); !done) return std::unexpected(done.error());
     }
     list.push_back(std::move(d));
   }
@@ -121,7 +141,8 @@ Expected<std::vector<TensorDifference>> difference(const CheckpointFiles& left, 
   return list;
 }
 
-Expected<std::vector<TensorDifference>> difference(const CheckpointFiles& left, const Drawn& right) {
+Expected<std::vector<TensorDifference>> difference(const CheckpointFiles& left, const Drawn& right, const Told& tell) {
+  Way way(left, tell);
   std::vector<TensorDifference> list;
   std::map<std::string, std::size_t> params;
   for (std::size_t i = 0; i < right.graph.params.size(); ++i) params[right.graph.params[i].name] = i;
@@ -147,7 +168,7 @@ Expected<std::vector<TensorDifference>> difference(const CheckpointFiles& left, 
         return {};
       };
       const Pair pair{reader(left, *a), draw, a->encoding.kind, Stored::f32, SideStats{right.assignment.mean(i), right.assignment.std(i)}};
-      if (auto done = compare_numbers(pair, d); !done) return std::unexpected(done.error());
+      if (auto done = compare_numbers(pair, d, way); !done) return std::unexpected(done.error());
     }
     list.push_back(std::move(d));
   }

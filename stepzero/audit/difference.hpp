@@ -37,7 +37,9 @@ struct TensorDifference {
 
 constexpr double kSameLaw = 6;  // standard errors
 
-Expected<std::vector<TensorDifference>> difference(const CheckpointFiles& left, const CheckpointFiles& right);
-Expected<std::vector<TensorDifference>> difference(const CheckpointFiles& left, const Drawn& right);
+using Told = std::function<void(double share)>;  // of the numbers of `left` that are done
+
+Expected<std::vector<TensorDifference>> difference(const CheckpointFiles& left, const CheckpointFiles& right, const Told& tell = {});
+Expected<std::vector<TensorDifference>> difference(const CheckpointFiles& left, const Drawn& right, const Told& tell = {});
 
 }  // namespace stepzero

@@ -93,6 +93,11 @@ Fit fit_structured(const Distribution& d, const PieceCensus& p) {
     const double few = static_cast<double>(std::min(p.rows, p.cols));
     f.z = (p.diagonal - d.diagonal) * std::sqrt(few) / s.std;
     f.fits = std::abs(f.z) < kTooManyErrors && std::abs(off) < 0.02 + kTooManyErrors / std::sqrt(n);
+  } else if (d.structure == Structure::ramp || d.structure == Structure::waves) {  // the same in every draw
+    f.fits = std::abs(off) < 0.02 && std::abs(s.mean - d.mean) <= 0.02 * d.std();
+  } else if (d.structure == Structure::time_steps) {
+    f.z = (s.mean - d.mean) * std::sqrt(n) / d.std();
+    f.fits = std::abs(f.z) < kTooManyErrors && std::abs(off) < 2 * kTooManyErrors / std::sqrt(n);
   } else {
     f.fits = std::abs(off) < 0.08 && std::abs(s.mean) * std::sqrt(n) < kTooManyErrors * s.std;
   }

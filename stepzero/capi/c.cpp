@@ -1,152 +1,41 @@
 #include "stepzero/capi/c.h"
 
-#include <atomic>
-#include <cstring>
-#include <map>
-#include <mutex>
-
-#include <fmt/format.h>
-#include <nlohmann/json.hpp>
-
-#include "stepzero/api/checkpoints.hpp"
 #include "stepzero/api/describe.hpp"
-#include "stepzero/api/guarded.hpp"
 #include "stepzero/api/setup.hpp"
-#include "stepzero/capi/requests.hpp"
-#include "stepzero/core/text.hpp"
-#include "stepzero/graph/role_names.hpp"
-#include "stepzero/kernels/to_half.hpp"
+#include "stepzero/capi/call.hpp"
 #include "stepzero/models/build.hpp"
 #include "stepzero/models/model.hpp"
+#include "stepzero/report/diagnosis.hpp"
+#include "stepzero/report/op_heads.hpp"
 #include "stepzero/report/terminal.hpp"
-#include "stepzero/weights/tensor_draw.hpp"
-
-struct sz_result {
-  int32_t status = SZ_FINE;
-  std::map<std::string, std::string, std::less<>> texts;
-};
+#include "stepzero/schemes/scheme.hpp"
 
 namespace stepzero {
 
 namespace {
 
-using Texts = std::map<std::string, std::string, std::less<>>;
-using Json = nlohmann::ordered_json;
-
-sz_result* result_of(Expected<Texts> texts, std::string warnings = {}) {
-  auto out = std::make_unique<sz_result>();
-  if (texts) {
-    out->texts = std::move(*texts);
-  } else {
-    const Error& e = texts.error();
-    out->status = e.stopped ? SZ_STOPPED : e.busy ? SZ_BUSY : SZ_FAILED;
-    out->texts = {{"error", e.message}, {"hint", e.hint}};
-  }
-  if (!warnings.empty()) out->texts.emplace("warnings", std::move(warnings));
-  return out.release();
-}
-
-// Reads the request and runs `run` on it under the caller's watch; nothing thrown passes.
-template <class Run>
-sz_result* call(Call kind, const char* request, sz_watch* words, const Run& run) {
-  std::string warnings;
-  std::mutex mutex;
-  Watch watch;
-  watch.warn = [&](const std::string& text) {
-    const std::scoped_lock lock(mutex);
-    warnings += text + "\n";
-  };
-  if (words != nullptr) {
-    watch.threads = words->threads;
-    watch.progress = [words](double share, const std::string&) {
-      std::atomic_ref(words->progress).store(share, std::memory_order_relaxed);
-    };
-    watch.stop = [words] { return std::atomic_ref(words->stop).load(std::memory_order_relaxed) != 0; };
-  }
-  auto texts = guarded({}, [&]() -> Expected<Texts> {
-    auto r = read_request(kind, request == nullptr ? "" : request);
-    if (!r) return std::unexpected(r.error());
-    return run(*r, watch);
-  });
-  return result_of(std::move(texts), std::move(warnings));
-}
-
 Texts texts_of(const Signal& signal) {
   return {{"json", to_json(signal)}, {"text", to_text(signal, Look{.width = 100, .color = false, .unicode = true}, false)}};
 }
 
-// One call of a loaded model that yields a signal.
+// One call of a loaded model.
 template <class Run>
-sz_result* of_signal(Call kind, const char* request, sz_watch* words, const Run& run) {
+sz_result* of_model(Call kind, const char* request, sz_watch* words, const Run& run) {
   return call(kind, request, words, [&](const AnyRequest& r, const Watch& watch) -> Expected<Texts> {
     const auto model = Model::load(r.model, watch);
     if (!model) return std::unexpected(model.error());
-    const Expected<Signal> signal = run(*model, r, watch);
-    if (!signal) return std::unexpected(signal.error());
-    return texts_of(*signal);
+    return run(*model, r, watch);
   });
 }
 
-struct Drawn {
-  Architecture architecture;
-  const Scheme* scheme;
-  Graph graph;
-};
-
-Expected<Drawn> to_draw(const ModelRequest& r) {
-  const auto scheme = find_scheme(r.scheme);
-  if (!scheme) return std::unexpected(scheme.error());
-  auto a = describe_model(r.model, r.set, **scheme, r.like);
-  if (!a) return std::unexpected(a.error());
-  auto graph = graph_to_write(r, *a);
-  if (!graph) return std::unexpected(graph.error());
-  return Drawn{std::move(*a), *scheme, std::move(*graph)};
-}
-
-Expected<Texts> list_tensors(const ModelRequest& r) {
-  const auto drawn = to_draw(r);
-  if (!drawn) return std::unexpected(drawn.error());
-  const Assignment laws(drawn->graph, drawn->architecture, *drawn->scheme);
-  Json list = Json::array();
-  for (std::size_t i = 0; i < drawn->graph.params.size(); ++i) {
-    const Param& p = drawn->graph.params[i];
-    list.push_back({{"name", p.name}, {"shape", p.shape}, {"role", to_string(p.role)}, {"layer", p.layer}, {"std", laws.std(i)}});
-  }
-  return Texts{{"json", Json{{"tensors", list}}.dump()}};
-}
-
-Expected<Texts> fill_tensor(const AnyRequest& r, void* data) {
-  const auto dtype = dtype_of(r.init.dtype);
-  if (!dtype) return std::unexpected(dtype.error());
-  const auto drawn = to_draw(r.model);
-  if (!drawn) return std::unexpected(drawn.error());
-  const auto& params = drawn->graph.params;
-  const auto it = std::ranges::find(params, r.tensor, &Param::name);
-  if (it == params.end()) return fail(fmt::format("no tensor is called \"{}\"", show(r.tensor)), "sz_tensors lists them");
-  const auto size = static_cast<std::uint64_t>(it->size());
-  if (r.first > size || r.count > size - r.first)
-    return fail(fmt::format("\"{}\" has {} elements, and {} from {} on are asked for", show(r.tensor), size, r.count, r.first));
-  const Assignment laws(drawn->graph, drawn->architecture, *drawn->scheme);
-  const auto param = static_cast<std::size_t>(it - params.begin());
-  constexpr std::uint64_t piece = std::uint64_t{1} << 20;
-  const bool whole = *dtype == DType::F32 || laws.structured(param);  // what is structured is made whole each time
-  std::vector<float> numbers;
-  for (std::uint64_t at = 0; at < r.count;) {
-    end_if_stopped();
-    const std::uint64_t n = whole ? r.count : std::min(piece, r.count - at);
-    if (*dtype == DType::F32) {
-      draw_elements(drawn->graph, laws, param, r.init.seed, r.first, std::span(static_cast<float*>(data), n));
-    } else {
-      numbers.resize(n);
-      draw_elements(drawn->graph, laws, param, r.init.seed, r.first + at, std::span(numbers));
-      auto* to = static_cast<std::uint16_t*>(data) + at;
-      const bool fits = *dtype == DType::BF16 ? kernels::narrow_to_bfloat16(numbers, to) : kernels::narrow_to_half(numbers, to);
-      if (!fits)
-        return fail(fmt::format("a number of \"{}\" does not fit in {}", show(r.tensor), r.init.dtype), "f32 and bf16 reach further");
-    }
-    at += n;
-  }
-  return Texts{};
+// ... that yields a signal.
+template <class Run>
+sz_result* of_signal(Call kind, const char* request, sz_watch* words, const Run& run) {
+  return of_model(kind, request, words, [&](const Model& model, const AnyRequest& r, const Watch& watch) -> Expected<Texts> {
+    const Expected<Signal> signal = run(model, r, watch);
+    if (!signal) return std::unexpected(signal.error());
+    return texts_of(*signal);
+  });
 }
 
 }  // namespace
@@ -168,10 +57,8 @@ sz_result* sz_measure(const char* request, sz_watch* watch) {
 }
 
 sz_result* sz_compare(const char* request, sz_watch* watch) {
-  return call(Call::compare, request, watch, [](const AnyRequest& r, const Watch& w) -> Expected<Texts> {
-    const auto model = Model::load(r.model, w);
-    if (!model) return std::unexpected(model.error());
-    const auto signal = model->compare(r.measure, w);
+  return of_model(Call::compare, request, watch, [](const Model& m, const AnyRequest& r, const Watch& w) -> Expected<Texts> {
+    const auto signal = m.compare(r.measure, w);
     if (!signal) return std::unexpected(signal.error());
     Texts out = texts_of(*signal);
     out["json"] = to_json(*signal, compare(*signal));
@@ -180,10 +67,8 @@ sz_result* sz_compare(const char* request, sz_watch* watch) {
 }
 
 sz_result* sz_report(const char* request, sz_watch* watch) {
-  return call(Call::report, request, watch, [](const AnyRequest& r, const Watch& w) -> Expected<Texts> {
-    const auto model = Model::load(r.model, w);
-    if (!model) return std::unexpected(model.error());
-    auto report = model->report(r.report, w);
+  return of_model(Call::report, request, watch, [](const Model& m, const AnyRequest& r, const Watch& w) -> Expected<Texts> {
+    auto report = m.report(r.report, w);
     if (!report) return std::unexpected(report.error());
     Texts out = texts_of(report->signal);
     out["html"] = std::move(report->html);
@@ -192,20 +77,69 @@ sz_result* sz_report(const char* request, sz_watch* watch) {
 }
 
 sz_result* sz_train(const char* request, sz_watch* watch) {
-  return call(Call::train, request, watch, [](const AnyRequest& r, const Watch& w) -> Expected<Texts> {
-    const auto model = Model::load(r.model, w);
-    if (!model) return std::unexpected(model.error());
-    const auto trained = model->train(r.train, w);
+  return of_model(Call::train, request, watch, [](const Model& m, const AnyRequest& r, const Watch& w) -> Expected<Texts> {
+    const auto trained = m.train(r.train, w);
     if (!trained) return std::unexpected(trained.error());
     return Texts{{"json", trained->json()}, {"csv", trained->csv()}, {"html", trained->html("")}};
   });
 }
 
+sz_result* sz_solve(const char* request, sz_watch* watch) {
+  return of_model(Call::solve, request, watch, [](const Model& m, const AnyRequest& r, const Watch& w) -> Expected<Texts> {
+    const auto solved = m.solve(r.solve, w);
+    if (!solved) return std::unexpected(solved.error());
+    return Texts{{"json", solved->json()},
+                 {"text", solved->text()},
+                 {"scheme", solved->scheme()},
+                 {"rates", solved->rates()},
+                 {"torch", solved->torch("stepzero solve")}};
+  });
+}
+
+sz_result* sz_sweep(const char* request, sz_watch* watch) {
+  return of_model(Call::sweep, request, watch, [](const Model& m, const AnyRequest& r, const Watch& w) -> Expected<Texts> {
+    const auto swept = m.sweep(r.sweep, w);
+    if (!swept) return std::unexpected(swept.error());
+    return Texts{{"json", swept->json()}, {"csv", swept->csv()}, {"text", swept->text("backward")}};
+  });
+}
+
+sz_result* sz_step(const char* request, sz_watch* watch) {
+  return of_model(Call::step, request, watch, [](const Model& m, const AnyRequest& r, const Watch& w) -> Expected<Texts> {
+    const auto done = m.step(r.step, w);
+    if (!done) return std::unexpected(done.error());
+    return Texts{{"json", done->json()}, {"text", done->text()}, {"html", done->html("")}};
+  });
+}
+
+sz_result* sz_coord(const char* request, sz_watch* watch) {
+  return of_model(Call::coord, request, watch, [](const Model& m, const AnyRequest& r, const Watch& w) -> Expected<Texts> {
+    const auto done = m.coord(r.coord, w);
+    if (!done) return std::unexpected(done.error());
+    return Texts{{"json", done->json()}, {"text", done->text()}, {"html", done->html("")}, {"verdict", done->pass() ? "pass" : "fail"}};
+  });
+}
+
+sz_result* sz_transfer(const char* request, sz_watch* watch) {
+  return of_model(Call::transfer, request, watch, [](const Model& m, const AnyRequest& r, const Watch& w) -> Expected<Texts> {
+    const auto done = m.transfer(r.transfer, w);
+    if (!done) return std::unexpected(done.error());
+    const std::string json = done->json();  // a scheme too
+    return Texts{{"json", json}, {"text", done->text()}, {"torch", done->torch("")}, {"scheme", json}, {"rates", done->rates()}};
+  });
+}
+
+sz_result* sz_diff(const char* request, sz_watch* watch) {
+  return call(Call::diff, request, watch, [](const AnyRequest& r, const Watch& w) -> Expected<Texts> {
+    const auto done = diff(r.diff, w);
+    if (!done) return std::unexpected(done.error());
+    return Texts{{"json", done->json()}, {"text", done->text()}};
+  });
+}
+
 sz_result* sz_init(const char* request, sz_watch* watch) {
-  return call(Call::init, request, watch, [](const AnyRequest& r, const Watch& w) -> Expected<Texts> {
-    const auto model = Model::load(r.model, w);
-    if (!model) return std::unexpected(model.error());
-    const auto written = model->init(r.init, w);
+  return of_model(Call::init, request, watch, [](const Model& m, const AnyRequest& r, const Watch& w) -> Expected<Texts> {
+    const auto written = m.init(r.init, w);
     if (!written) return std::unexpected(written.error());
     Json files = Json::array();
     for (const WrittenFile& f : written->files) files.push_back({{"path", f.path}, {"bytes", f.bytes}, {"kept", f.kept}});
@@ -231,16 +165,6 @@ sz_result* sz_describe(const char* request, sz_watch* watch) {
   });
 }
 
-sz_result* sz_tensors(const char* request, sz_watch* watch) {
-  return call(Call::tensors, request, watch,
-              [](const AnyRequest& r, const Watch& w) { return guarded(w, [&] { return list_tensors(r.model); }); });
-}
-
-sz_result* sz_fill(const char* request, void* data, sz_watch* watch) {
-  return call(Call::fill, request, watch,
-              [data](const AnyRequest& r, const Watch& w) { return guarded(w, [&] { return fill_tensor(r, data); }); });
-}
-
 sz_result* sz_models(void) {
   return result_of(guarded({}, []() -> Expected<Texts> {
     Json list = Json::array();
@@ -264,6 +188,16 @@ sz_result* sz_schemes(void) {
     Json list = Json::array();
     for (const Scheme& s : schemes()) list.push_back({{"name", s.name}, {"summary", s.summary}, {"source", s.source}});
     return Texts{{"json", Json{{"schemes", list}}.dump()}};
+  }));
+}
+
+sz_result* sz_explain(void) {
+  return result_of(guarded({}, []() -> Expected<Texts> {
+    Json ops = Json::array(), findings = Json::array();
+    for (const ExplainedOp& op : explained_ops())
+      ops.push_back({{"kind", op.kind}, {"grade", to_string(op.grade)}, {"meaning", meaning(op.grade)}, {"head", op.head->text}});
+    for (const Diagnosis& d : diagnoses()) findings.push_back({{"id", d.id}, {"meaning", d.meaning}, {"limit", d.limit}});
+    return Texts{{"json", Json{{"ops", ops}, {"findings", findings}}.dump()}};
   }));
 }
 

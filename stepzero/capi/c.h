@@ -43,20 +43,42 @@ SZ_API sz_result* sz_compare(const char* request, sz_watch* watch);
 SZ_API sz_result* sz_report(const char* request, sz_watch* watch);
 /* "json", "csv", "html" */
 SZ_API sz_result* sz_train(const char* request, sz_watch* watch);
+/* "json" (stepzero.step/1), "text", "html": the first update. "predicted": false leaves out the theory, "measure": true takes the step with
+ * real weights, "search": false leaves out the loss over the rate. */
+SZ_API sz_result* sz_step(const char* request, sz_watch* watch);
+/* "json" (stepzero.coord/1), "text", "html", "verdict": "pass" or "fail". A key "widths" or "depths": a list. */
+SZ_API sz_result* sz_coord(const char* request, sz_watch* watch);
+/* "json" (stepzero.transfer/1), "text", "torch" (parameter groups of PyTorch), "scheme" (as a file of --scheme), "rates" (as a file of
+ * --rates). "model" is the base; "target", "base_set", "target_set" say what the target is. */
+SZ_API sz_result* sz_transfer(const char* request, sz_watch* watch);
+/* "json", "text", "scheme" (a file of --scheme), "rates" (a table of --rates), "torch" (a snippet). "measure" is a number of draws. */
+SZ_API sz_result* sz_solve(const char* request, sz_watch* watch);
+/* "json", "csv", "text" (a heat map of the first quantity). "train" is a number of runs a cell. */
+SZ_API sz_result* sz_sweep(const char* request, sz_watch* watch);
 /* "json": {"files": [{"path", "bytes", "kept"}], "shards_missing"} */
 SZ_API sz_result* sz_init(const char* request, sz_watch* watch);
 /* "json", "html" */
 SZ_API sz_result* sz_audit(const char* request, sz_watch* watch);
+/* "json" (stepzero.diff/1), "text": {"left": a checkpoint, "right": another or a model, "scheme", "set", "seed"} */
+SZ_API sz_result* sz_diff(const char* request, sz_watch* watch);
 /* "text": the architecture file; "json": the canonical graph */
 SZ_API sz_result* sz_describe(const char* request, sz_watch* watch);
-/* "json": {"tensors": [{"name", "shape", "role", "layer", "std"}]} of a model under a scheme */
+/* The same of tensors that lie in memory, without gaps: {"tensors": [{"name", "shape", "dtype": "F32"}], "config", "scheme", "consequences",
+ * ...}; data[i] is where the i-th lies. Nothing is copied. */
+SZ_API sz_result* sz_audit_memory(const char* request, const void* const* data, sz_watch* watch);
+/* "json": {"tensors": [{"name", "shape", "role", "layer", "std"}], "changes"} of a model under a scheme, and what the scheme
+ * changes in its forward pass, as --set would; without a model of {"tensors": [{"name",
+ * "shape", "role"}]}, whose roles are told or seen in their names. */
 SZ_API sz_result* sz_tensors(const char* request, sz_watch* watch);
-/* Numbers of one tensor, as sz_init would write them: {"model", "set", "scheme", "seed", "tensor", "first", "count", "dtype"}: elements
- * [first, first + count), row by row, into `data`: f32, bf16 or f16. */
-SZ_API sz_result* sz_fill(const char* request, void* data, sz_watch* watch);
+/* Numbers of tensors, as sz_init would write them: {"model", "set", "scheme", "seed", "pieces": [...]}; the i-th piece goes to data[i],
+ * without gaps. A piece is {"tensor", "first", "count", "dtype"}, elements [first, first + count) row by row, or {"tensor", "offset",
+ * "size", "dtype"}, a box of them; dtype f32, bf16 or f16. */
+SZ_API sz_result* sz_fill(const char* request, void* const* data, sz_watch* watch);
 /* "json": {"models": [{"name", "family", "parameters", ...}]}, {"schemes": [{"name", "summary", "source"}]} */
 SZ_API sz_result* sz_models(void);
 SZ_API sz_result* sz_schemes(void);
+/* "json": {"ops": [{"kind", "grade", "meaning", "head"}], "findings": [{"id", "meaning", "limit"}]}: what explain tells */
+SZ_API sz_result* sz_explain(void);
 
 SZ_API int32_t sz_status(const sz_result* result);
 /* A text of a result, "error" and "hint" of one that failed; empty where there is none. It lives as long as the result. */

@@ -115,6 +115,7 @@ void input_keys(Keys& k, InputOptions& r) {
   k.key("tokens", r.tokens);
   k.key("encoder_tokens", r.encoder_tokens);
   k.key("pixels", r.pixels);
+  k.key("features", r.features);
   k.key("labels", r.labels);
   k.key("seq_len", r.length);
   k.key("batch", r.sequences);
@@ -177,6 +178,51 @@ void train_keys(Keys& k, TrainRequest& r) {
   k.key("watch", r.watch);
 }
 
+void step_keys(Keys& k, StepRequest& r) {
+  input_keys(k, r.input);
+  optimizer_keys(k, r.optimizer);
+  k.key("rates", r.rates);
+  k.key("predicted", r.predicted);
+  k.key("measure", r.measured);
+  k.key("search", r.search);
+  k.key("effort", r.effort);
+  k.key("seed", r.seed);
+  k.key("seeds", r.seeds);
+}
+
+void coord_keys(Keys& k, CoordRequest& r) {
+  input_keys(k, r.input);
+  optimizer_keys(k, r.optimizer);
+  k.key("widths", r.widths);
+  k.key("depths", r.depths);
+  k.key("base", r.base);
+  k.key("grow_heads", r.grow_heads);
+  k.key("keep_keys", r.keep_keys);
+  k.key("parametrization", r.parametrization);
+  k.key("at", r.at);
+  k.key("zero_output", r.zero_output);
+  k.key("zero_query", r.zero_query);
+  k.key("predicted", r.predicted);
+  k.key("steps", r.steps);
+  k.key("seed", r.seed);
+  k.key("seeds", r.seeds);
+}
+
+void transfer_keys(Keys& k, TransferRequest& r) {
+  input_keys(k, r.input);
+  optimizer_keys(k, r.optimizer);
+  k.key("target", r.target);
+  k.key("base_set", r.base_set);
+  k.key("target_set", r.target_set);
+  k.key("parametrization", r.parametrization);
+  k.key("rates", r.rates);
+  k.key("zero_output", r.zero_output);
+  k.key("zero_query", r.zero_query);
+  k.key("check", r.check);
+  k.key("seed", r.seed);
+  k.key("seeds", r.seeds);
+}
+
 void init_keys(Keys& k, InitRequest& r) {
   k.key("path", r.path);
   k.key("seed", r.seed);
@@ -184,6 +230,31 @@ void init_keys(Keys& k, InitRequest& r) {
   k.key("max_shard_bytes", r.max_shard_bytes);
   k.key("only", r.only);
   k.key("replace", r.replace);
+}
+
+void solve_keys(Keys& k, SolveRequest& r) {
+  input_keys(k, r.input);
+  optimizer_keys(k, r.optimizer);
+  k.key("objective", r.objective);
+  k.key("target", r.targets);
+  k.key("free", r.free);
+  k.key("subject_to", r.subject_to);
+  k.key("by", r.by);
+  k.key("move_rates", r.move_rates);
+  k.word("order", r.order, {{"limit", Order::limit}, {"fluctuations", Order::fluctuations}, {"draws", Order::draws}});
+  k.key("rates", r.rates);
+  k.key("measure", r.measure);
+  k.key("seed", r.seed);
+}
+
+void sweep_keys(Keys& k, SweepRequest& r) {
+  train_keys(k, r.training);
+  input_keys(k, r.input);
+  k.key("over", r.over);
+  k.key("train", r.train);
+  k.key("store", r.store);
+  k.key("effort", r.effort);
+  k.word("order", r.order, {{"limit", Order::limit}, {"fluctuations", Order::fluctuations}, {"draws", Order::draws}});
 }
 
 void audit_keys(Keys& k, AuditRequest& r) {
@@ -198,12 +269,55 @@ void audit_keys(Keys& k, AuditRequest& r) {
   k.key("lenient", r.lenient);
 }
 
+void diff_keys(Keys& k, DiffRequest& r) {
+  k.key("left", r.left);
+  k.key("right", r.right);
+  k.key("scheme", r.scheme);
+  k.key("set", r.set);
+  k.key("seed", r.seed);
+}
+
+void tensor_keys(Keys& k, TensorRequest& r) {
+  k.key("name", r.name);
+  k.key("shape", r.shape);
+  k.key("dtype", r.dtype);
+  k.key("role", r.role);
+}
+
+void piece_keys(Keys& k, PieceRequest& r) {
+  k.key("tensor", r.tensor);
+  k.key("dtype", r.dtype);
+  k.key("first", r.first);
+  k.key("count", r.count);
+  k.key("offset", r.offset);
+  k.key("size", r.size);
+}
+
+// Takes a list of objects out of a request.
+template <class T>
+Expected<void> take_list(json& object, const char* name, std::vector<T>& to, void (*keys)(Keys&, T&)) {
+  const auto it = object.find(name);
+  if (it == object.end()) return {};
+  if (!it->is_array()) return fail(fmt::format("request: \"{}\": expected a list of objects, found {}", name, show(it->dump())));
+  for (const json& entry : *it) {
+    if (!entry.is_object()) return fail(fmt::format("request: \"{}\": expected an object, found {}", name, show(entry.dump())));
+    Keys k;
+    keys(k, to.emplace_back());
+    if (auto done = k.read(entry); !done) return done;
+  }
+  object.erase(it);
+  return {};
+}
+
+bool is_of_a_model(Call call) { return call != Call::audit && call != Call::audit_memory && call != Call::diff; }
+
 Keys keys_of(Call call, AnyRequest& r) {
   Keys k;
-  if (call != Call::audit) model_keys(k, r.model);
+  if (is_of_a_model(call)) model_keys(k, r.model);
   switch (call) {
     case Call::predict:
       input_keys(k, r.predict.input);
+      k.key("effort", r.predict.effort);
       k.key("jacobians", r.predict.jacobians);
       k.key("whole", r.predict.whole);
       k.word("order", r.predict.order, {{"limit", Order::limit}, {"fluctuations", Order::fluctuations}, {"draws", Order::draws}});
@@ -222,18 +336,35 @@ Keys keys_of(Call call, AnyRequest& r) {
     case Call::train:
       train_keys(k, r.train);
       break;
+    case Call::step:
+      step_keys(k, r.step);
+      break;
+    case Call::coord:
+      coord_keys(k, r.coord);
+      break;
+    case Call::transfer:
+      transfer_keys(k, r.transfer);
+      break;
+    case Call::diff:
+      diff_keys(k, r.diff);
+      break;
     case Call::init:
       init_keys(k, r.init);
       break;
+    case Call::audit_memory:
+      k.key("consequences", r.consequences);
+      [[fallthrough]];
     case Call::audit:
       audit_keys(k, r.audit);
       break;
+    case Call::solve:
+      solve_keys(k, r.solve);
+      break;
+    case Call::sweep:
+      sweep_keys(k, r.sweep);
+      break;
     case Call::fill:
       k.key("seed", r.init.seed);
-      k.key("dtype", r.init.dtype);
-      k.key("tensor", r.tensor);
-      k.key("first", r.first);
-      k.key("count", r.count);
       break;
     case Call::describe:
     case Call::tensors:
@@ -245,13 +376,23 @@ Keys keys_of(Call call, AnyRequest& r) {
 }  // namespace
 
 Expected<AnyRequest> read_request(Call call, std::string_view text) {
-  const auto object = parse_json(text, "request");
+  auto object = parse_json(text, "request");
   if (!object) return std::unexpected(object.error());
   if (!object->is_object()) return fail("request: expected a JSON object");
   AnyRequest r;
+  if (call == Call::tensors || call == Call::fill || call == Call::audit_memory) {
+    if (auto done = take_list(*object, "tensors", r.tensors, tensor_keys); !done) return std::unexpected(done.error());
+  }
+  if (call == Call::fill) {
+    if (auto done = take_list(*object, "pieces", r.pieces, piece_keys); !done) return std::unexpected(done.error());
+  }
   if (auto done = keys_of(call, r).read(*object); !done) return std::unexpected(done.error());
-  if (call == Call::audit ? r.audit.path.empty() : r.model.model.empty())
-    return fail(fmt::format("request: \"{}\" is missing", call == Call::audit ? "path" : "model"));
+  const auto missing = [](const char* key) { return fail(fmt::format("request: \"{}\" is missing", key)); };
+  if (call == Call::audit && r.audit.path.empty()) return missing("path");
+  if (call == Call::diff && r.diff.left.empty()) return missing("left");
+  if (call == Call::diff && r.diff.right.empty()) return missing("right");
+  if (is_of_a_model(call) && r.model.model.empty() && r.tensors.empty()) return missing("model");
+  if (call == Call::sweep) r.sweep.training.input = r.sweep.input;
   return r;
 }
 

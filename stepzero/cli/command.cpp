@@ -80,6 +80,7 @@ void CommonFlags::declare_model(CLI::App& app) {
       ->transform(whole_number);
   app.add_option("--tokens", tokens, "zipf, distinct, equal, or a file of ids, one sequence a line")->capture_default_str();
   app.add_option("--encoder-tokens", encoder_tokens, "the same for the encoder of an encoder-decoder, as many ids as its decoder reads");
+  app.add_option("--features", features, "what a speech model hears: float32, [sequences][channels][frames] [drawn]");
   app.add_option("--pixels", pixels, "images of a vision model: float32, [images][colours][height][width] [drawn]");
   app.add_option("--labels", labels, "a file with a class for each image [drawn]");
   app.add_option("--targets", targets, "what position t is scored against: next, same [next; same where attention is not causal]")
@@ -120,6 +121,7 @@ InputOptions CommonFlags::input() const {
           .encoder_tokens = encoder_tokens,
           .pixels = pixels,
           .labels = labels,
+          .features = features,
           .length = seq_len,
           .sequences = batch,
           .targets = against,

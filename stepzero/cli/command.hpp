@@ -36,7 +36,7 @@ struct CommonFlags {
   std::string like;
   std::string scheme = "hf";
   std::string tokens = "zipf";
-  std::string encoder_tokens, pixels, labels;
+  std::string encoder_tokens, pixels, labels, features;
   std::string targets;
   Index seq_len = 0;
   Index batch = 0;
@@ -94,11 +94,14 @@ void declare_train(CLI::App& app, int& exit_code, const std::vector<std::string>
 void declare_step(CLI::App& app, int& exit_code, const std::vector<std::string>& words);
 void declare_transfer(CLI::App& app, int& exit_code, const std::vector<std::string>& words);
 void declare_coord(CLI::App& app, int& exit_code, const std::vector<std::string>& words);
+void declare_sweep(CLI::App& app, int& exit_code);
+void declare_solve(CLI::App& app, int& exit_code, const std::vector<std::string>& words);
 void declare_init(CLI::App& app, int& exit_code);
 void declare_audit(CLI::App& app, int& exit_code);
 void declare_diff(CLI::App& app, int& exit_code);
 void declare_claims(CLI::App& app, int& exit_code);
 void declare_explain(CLI::App& app, int& exit_code);
+void declare_explorer(CLI::App& app, int& exit_code);
 void declare_describe(CLI::App& app, int& exit_code);
 void declare_lists(CLI::App& app, int& exit_code);  // models, schemes
 

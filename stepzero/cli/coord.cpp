@@ -1,13 +1,11 @@
-#include <charconv>
 #include <memory>
 
-#include <fmt/format.h>
-
-#include "stepzero/api/coord.hpp"
 #include "stepzero/cli/optimizer_flags.hpp"
 #include "stepzero/cli/present.hpp"
 #include "stepzero/cli/remedies.hpp"
-#include "stepzero/core/text.hpp"
+#include "stepzero/report/coord.hpp"
+#include "stepzero/schemes/transfer_rules.hpp"
+#include "stepzero/stepzero.hpp"
 
 namespace stepzero::cli {
 
@@ -15,49 +13,33 @@ namespace {
 
 struct CoordFlags : CommonFlags {
   CoordRequest request;
-  std::vector<std::string> at;
   OptimizerFlags optimizer;
   std::string html, command;
   bool full = false;
 };
 
-// "256=file.json"
-Expected<std::pair<Index, std::string>> point_of(const std::string& text) {
-  Index value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && end != text.data() + text.size() && *end == '=')
-    return std::pair(value, text.substr(static_cast<std::size_t>(end - text.data()) + 1));
-  return fail(fmt::format("--at \"{}\" is not a width or depth and a file", show(text)), "for example --at 256=carried.json");
-}
-
 int run(const CoordFlags& flags) {
   CoordRequest r = flags.request;
-  r.model = {.model = flags.model, .set = flags.set, .scheme = flags.scheme, .like = flags.like};
-  for (const std::string& text : flags.at) {
-    const auto point = point_of(text);
-    if (!point) return complain(point.error());
-    r.at.push_back(*point);
-  }
-  const auto options = flags.optimizer.settled();
-  if (!options) return complain(options.error());
-  r.options = *options;
+  const auto optimizer = flags.optimizer.given();
+  if (!optimizer) return complain(optimizer.error());
+  r.optimizer = *optimizer;
   r.input = flags.input();
-  if (r.predicted) r.steps = 1;
   r.seed = flags.seed;
   r.seeds = flags.seeds;
   Progress bar("checking", flags.quiet);
-  const auto done =
-      run_coord(r, {.progress = [&](double share, const std::string& what) { bar.show(share, what); }, .threads = flags.threads});
+  const Watch watch{.progress = [&](double share, const std::string& what) { bar.show(share, what); }, .threads = flags.threads};
+  const auto model = Model::load({.model = flags.model, .set = flags.set, .scheme = flags.scheme, .like = flags.like}, watch);
+  if (!model) return complain(model.error());
+  const auto done = model->coord(r, watch);
   if (!done) return complain(done.error());
   if (!flags.html.empty()) {
-    if (const auto written = write_file(flags.html, coord_html(*done, flags.command, version())); !written)
-      return complain(written.error());
+    if (const auto written = write_file(flags.html, done->html(flags.command)); !written) return complain(written.error());
   }
-  const std::string text = flags.json ? coord_json(*done) : coord_text(*done, look_of_output(), flags.full);
   if (flags.html != "-") {
+    const std::string text = flags.json ? done->json() : coord_text(done->subject(), look_of_output(), flags.full);
     if (const int code = print(text); code != Exit::fine) return code;
   }
-  return done->coord.pass() ? Exit::fine : Exit::findings;
+  return done->pass() ? Exit::fine : Exit::findings;
 }
 
 }  // namespace
@@ -84,8 +66,7 @@ void declare_coord(CLI::App& app, int& exit_code, const std::vector<std::string>
       ->check(CLI::IsMember(names))
       ->capture_default_str();
   verb->add_option("--base", r.base, "the width or depth that they are carried from [the first]")->check(CLI::PositiveNumber);
-  verb->add_option("--at", flags->at,
-                   "your own settings at a point: 256=FILE, a scheme and rates as transfer --json writes them; repeatable")
+  verb->add_option("--at", r.at, "your own settings at a point: 256=FILE, a scheme and rates as transfer --json writes them; repeatable")
       ->allow_extra_args(false);
   verb->add_flag("--grow-heads", r.grow_heads, "larger heads rather than more of them");
   verb->add_flag("--keep-keys", r.keep_keys, "the number of key heads stays");

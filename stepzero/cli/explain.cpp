@@ -1,5 +1,3 @@
-#include "stepzero/cli/explain.hpp"
-
 #include <algorithm>
 #include <set>
 
@@ -8,48 +6,13 @@
 
 #include "stepzero/cli/command.hpp"
 #include "stepzero/core/text.hpp"
-#include "stepzero/ops/all.hpp"
 #include "stepzero/report/diagnosis.hpp"
+#include "stepzero/report/op_heads.hpp"
 #include "stepzero/report/terminal_style.hpp"
 
 namespace stepzero::cli {
 
 namespace {
-
-struct Explained {
-  std::string kind;
-  Grade grade;
-  const OpHead* head;
-};
-
-const OpHead* head_of(const std::string& kind, bool elementwise) {
-  for (const OpHead& head : op_heads()) {
-    if (elementwise ? head.page == "elementwise" : std::ranges::count(head.kinds, kind) > 0) return &head;
-  }
-  return nullptr;
-}
-
-// Every kind of AnyOp, in the order of the list.
-const std::vector<Explained>& explained() {
-  static const auto list = []<class... Ops>(const std::variant<Ops...>*) {
-    return std::vector<Explained>{{Ops::kind, Ops::grade, head_of(Ops::kind, requires { typename Ops::phi; })}...};
-  }(static_cast<const AnyOp*>(nullptr));
-  return list;
-}
-
-const char* meaning(Grade grade) {
-  switch (grade) {
-    case Grade::exact:
-      return "no bias at any width, under what the op assumes";
-    case Grade::large_width:
-      return "a bias that falls like 1/width or faster";
-    case Grade::approximate:
-      return "a bias that width does not remove; the page says how large";
-    case Grade::sampled:
-      return "an average over synthetic draws, with their noise";
-  }
-  return "?";
-}
 
 // "What       y = f(x)" -> "y = f(x)"
 std::string what_of(const OpHead& head) {
@@ -59,7 +22,7 @@ std::string what_of(const OpHead& head) {
 
 int list_ops() {
   std::string out = fmt::format("{:<20} {:<12} {}\n", "op", "grade", "what");
-  for (const Explained& op : explained()) out += fmt::format("{:<20} {:<12} {}\n", op.kind, to_string(op.grade), what_of(*op.head));
+  for (const ExplainedOp& op : explained_ops()) out += fmt::format("{:<20} {:<12} {}\n", op.kind, to_string(op.grade), what_of(*op.head));
   out += fmt::format("\n{:<24} {}\n", "finding", "what it means");
   for (const Diagnosis& d : diagnoses()) out += fmt::format("{:<24} {}\n", d.id, d.meaning);
   return print(out + "\nstepzero explain NAME shows the mathematics of an op, or from where on a finding is one.\n");
@@ -84,7 +47,7 @@ int explain(const std::string& name) {
   bool kind = false;
   std::vector<std::string> known;
   for (const Diagnosis& d : list) known.emplace_back(d.id);
-  for (const Explained& op : explained()) {
+  for (const ExplainedOp& op : explained_ops()) {
     if (op.kind == name || (!kind && op.head->page == name)) head = op.head;
     kind = kind || op.kind == name;
     known.insert(known.end(), {op.kind, op.head->page});
@@ -96,7 +59,7 @@ int explain(const std::string& name) {
   }
   std::vector<std::string> kinds;
   std::set<Grade> grades;
-  for (const Explained& op : explained()) {
+  for (const ExplainedOp& op : explained_ops()) {
     if (op.head != head) continue;
     kinds.push_back(op.kind);
     if (!kind || op.kind == name) grades.insert(op.grade);

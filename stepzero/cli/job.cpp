@@ -53,7 +53,7 @@ bool tells_of_error() {
 }
 
 Expected<bool> shares(const std::string& verb) {
-  constexpr auto verbs = std::to_array<std::string_view>({"measure", "compare", "report", "init", "train"});
+  constexpr auto verbs = std::to_array<std::string_view>({"measure", "compare", "report", "init", "train", "sweep"});
   const bool can = size_here() > 1 && std::ranges::find(verbs, verb) != verbs.end();
 #ifndef STEPZERO_MPI
   if (can) {

@@ -50,11 +50,16 @@ void OptimizerFlags::declare(CLI::App& app) {
       ->capture_default_str();
 }
 
-Expected<OptimizerOptions> OptimizerFlags::settled() const {
+Expected<OptimizerOptions> OptimizerFlags::given() const {
   OptimizerOptions all = options;
   if (auto done = read_betas(betas, all); !done) return std::unexpected(done.error());
   all.muon_scale = muon_scale == "kimi" ? MuonScale::kimi : muon_scale == "spectral" ? MuonScale::spectral : MuonScale::max1;
-  return stepzero::settled(all);
+  return all;
+}
+
+Expected<OptimizerOptions> OptimizerFlags::settled() const {
+  const auto all = given();
+  return all ? stepzero::settled(*all) : all;
 }
 
 Expected<RateTable> OptimizerFlags::table(const Graph& graph) const {

@@ -15,6 +15,7 @@ struct OptimizerFlags {
   std::string betas, muon_scale = "max1", rates;
 
   void declare(CLI::App& app);
+  [[nodiscard]] Expected<OptimizerOptions> given() const;
   // With the defaults of the optimizer filled in, and checked.
   [[nodiscard]] Expected<OptimizerOptions> settled() const;
   // The table of --rates; each of its rows must fit a tensor of the model.

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "stepzero/theory/predict_long.hpp"
 
 namespace stepzero::cli {
@@ -82,6 +85,8 @@ std::string command_with(const CLI::App& verb, const CommonFlags& flags, const C
     if (is_output(name) || name == "--scheme" || name == "--set") continue;
     if (option->get_expected_max() == 0)
       out += " " + name;
+    else if (const char between = option->get_delimiter(); between != '\0')
+      give(name, fmt::format("{}", fmt::join(option->results(), std::string(1, between))));
     else
       for (const std::string& value : option->results()) give(name, value);
   }

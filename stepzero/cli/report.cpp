@@ -8,6 +8,7 @@
 #include "stepzero/cli/present.hpp"
 #include "stepzero/cli/remedies.hpp"
 #include "stepzero/core/text.hpp"
+#include "stepzero/graph/sources.hpp"
 #include "stepzero/report/compare.hpp"
 #include "stepzero/report/diagnosis.hpp"
 #include "stepzero/report/html.hpp"
@@ -37,13 +38,14 @@ Expected<Signal> signal_of(const ReportFlags& flags, bool measured) {
   auto setup = prepare(flags);
   if (!setup) return std::unexpected(setup.error());
   auto theory = predict_with_progress(*setup, flags);
-  if (!theory) return theory;
-  Signal signal = *std::move(theory);
-  if (measured) {
-    const auto real =
-        measure_with_progress(*setup, flags, {.weights = flags.weights, .adapter = flags.adapter, .weightless = flags.weightless});
+  const bool no_rule = !theory && !check_sources(setup->graph);  // then the page shows what is measured
+  if (!theory && !no_rule) return theory;
+  if (no_rule && speaks()) fmt::print(stderr, "stepzero: warning: {}; the page shows what is measured\n", theory.error().message);
+  Signal signal = theory ? *std::move(theory) : Signal();
+  if (measured || no_rule) {
+    auto real = measure_with_progress(*setup, flags, {.weights = flags.weights, .adapter = flags.adapter, .weightless = flags.weightless});
     if (!real) return real;
-    signal = join(signal, *real);
+    signal = no_rule ? *std::move(real) : join(signal, *real);
     signal.weightless = flags.weightless;
   }
   signal.tokens = input_name(flags.input(), setup->batch);
@@ -68,9 +70,11 @@ std::string summary(const Signal& s, const ReportFlags& flags, std::size_t bytes
 int run(const ReportFlags& flags) {
   auto signal = signal_of(flags, measures(flags));
   if (!signal) return complain(signal.error());
-  if (speaks() && !flags.no_remedies && flags.weights.empty()) add_remedies(*signal, flags, true);
+  const bool theory = signal->loss.predicted.has_value();
+  if (theory && speaks() && !flags.no_remedies && flags.weights.empty()) add_remedies(*signal, flags, true);
   Page page{std::move(*signal), {}, flags.command, STEPZERO_VERSION};
   for (const std::string& scheme : flags.compare_schemes) {
+    if (scheme == flags.scheme) continue;  // the report itself
     auto other = alternative(flags, scheme);
     if (!other) return complain(other.error());
     page.alternatives.push_back(std::move(*other));

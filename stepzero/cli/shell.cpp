@@ -8,8 +8,8 @@
 #include <fmt/ranges.h>
 
 #include "stepzero/cli/command.hpp"
-#include "stepzero/cli/explain.hpp"
 #include "stepzero/models/model.hpp"
+#include "stepzero/report/op_heads.hpp"
 #include "stepzero/schemes/scheme.hpp"
 
 namespace stepzero::cli {

@@ -1,9 +1,10 @@
 #include <memory>
 
-#include "stepzero/api/step.hpp"
 #include "stepzero/cli/optimizer_flags.hpp"
 #include "stepzero/cli/present.hpp"
 #include "stepzero/cli/remedies.hpp"
+#include "stepzero/report/step.hpp"
+#include "stepzero/stepzero.hpp"
 
 namespace stepzero::cli {
 
@@ -11,30 +12,34 @@ namespace {
 
 struct StepFlags : CommonFlags {
   OptimizerFlags optimizer;
-  bool measure = false, measured = false, full = false;
+  bool measure = false, measured = false, full = false, no_search = false;
+  double effort = 1;
   std::string html, command;
 };
 
 int run(const StepFlags& flags) {
-  const auto options = flags.optimizer.settled();
-  if (!options) return complain(options.error());
+  const auto optimizer = flags.optimizer.given();
+  if (!optimizer) return complain(optimizer.error());
   Progress bar("stepping", flags.quiet);
-  const auto done =
-      run_step({.model = {.model = flags.model, .set = flags.set, .scheme = flags.scheme, .like = flags.like, .lora = flags.lora},
-                .optimizer = *options,
-                .rates = flags.optimizer.rates,
-                .input = flags.input(),
-                .predicted = !flags.measured,
-                .measured = flags.measure || flags.measured,
-                .seed = flags.seed,
-                .seeds = flags.seeds},
-               {.progress = [&](double share, const std::string& what) { bar.show(share, what); }, .threads = flags.threads});
+  const Watch watch{.progress = [&](double share, const std::string& what) { bar.show(share, what); }, .threads = flags.threads};
+  const auto model = Model::load({flags.model, flags.set, flags.scheme, flags.like, flags.lora}, watch);
+  if (!model) return complain(model.error());
+  const auto done = model->step({.input = flags.input(),
+                                 .optimizer = *optimizer,
+                                 .rates = flags.optimizer.rates,
+                                 .predicted = !flags.measured,
+                                 .measured = flags.measure || flags.measured,
+                                 .search = !flags.no_search,
+                                 .effort = flags.effort,
+                                 .seed = flags.seed,
+                                 .seeds = flags.seeds},
+                                watch);
   if (!done) return complain(done.error());
   if (!flags.html.empty()) {
-    if (const auto written = write_file(flags.html, step_html(*done, flags.command, version())); !written) return complain(written.error());
+    if (const auto written = write_file(flags.html, done->html(flags.command)); !written) return complain(written.error());
     if (flags.html == "-") return Exit::fine;
   }
-  return print(flags.json ? step_json(*done) : step_text(*done, look_of_output(), flags.full));
+  return print(flags.json ? done->json() : step_text(done->subject(), look_of_output(), flags.full));
 }
 
 }  // namespace
@@ -53,6 +58,10 @@ void declare_step(CLI::App& app, int& exit_code, const std::vector<std::string>&
       ->transform(whole_number)
       ->capture_default_str();
   flags->optimizer.declare(*verb);
+  verb->add_flag("--no-search", flags->no_search, "leave out the loss over the rate");
+  verb->add_option("--effort", flags->effort, "of theory: share of the usual sampling; more is slower and surer")
+      ->check(CLI::Range(0.05, 1000.0))
+      ->capture_default_str();
   verb->add_option("--html", flags->html, "also write a page");
   verb->add_flag("--full", flags->full, "every layer and tensor");
   verb->footer(

@@ -47,7 +47,7 @@ Expected<TrainRequest> request_of(const TrainFlags& flags) {
   r.optimizer = *optimizer;
   r.rates = flags.optimizer.rates;
   r.schedule = flags.schedule == "cosine" ? RateShape::cosine : flags.schedule == "linear" ? RateShape::linear : RateShape::constant;
-  r.ids = flags.verb->count("--tokens") + flags.verb->count("--pixels") > 0;
+  r.ids = flags.verb->count("--tokens") + flags.verb->count("--pixels") + flags.verb->count("--features") > 0;
   r.input = flags.input();
   r.seed = flags.seed;
   r.seeds = flags.seeds;

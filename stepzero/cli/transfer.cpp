@@ -1,13 +1,11 @@
-#include <algorithm>
 #include <memory>
 
-#include <fmt/format.h>
-
-#include "stepzero/api/transfer.hpp"
 #include "stepzero/cli/optimizer_flags.hpp"
 #include "stepzero/cli/present.hpp"
 #include "stepzero/cli/remedies.hpp"
-#include "stepzero/core/text.hpp"
+#include "stepzero/report/transfer.hpp"
+#include "stepzero/schemes/transfer_rules.hpp"
+#include "stepzero/stepzero.hpp"
 
 namespace stepzero::cli {
 
@@ -15,48 +13,34 @@ namespace {
 
 struct TransferFlags {
   TransferRequest request;
-  std::string base, target, like, scheme = "hf", lora;
-  std::vector<std::string> set, base_set, target_set;
+  std::string base, like, scheme = "hf";
+  std::vector<std::string> set;
   OptimizerFlags optimizer;
   std::string format = "text", output;
-  bool json = false, full = false, check = false, quiet = false;
+  bool json = false, full = false, quiet = false;
   Index seq_len = 0, batch = 0;
-  std::uint64_t seed = 0;
-  int seeds = 4, threads = 0;
+  int threads = 0;
   std::string command;
 };
 
-ModelRequest side(const TransferFlags& flags, const std::string& model, const std::vector<std::string>& more) {
-  ModelRequest r{.model = model, .set = flags.set, .scheme = flags.scheme, .like = flags.like};
-  r.set.insert(r.set.end(), more.begin(), more.end());
-  return r;
-}
-
 int run(const TransferFlags& flags) {
   TransferRequest request = flags.request;
-  request.base = side(flags, flags.base, flags.base_set);
-  request.target = side(flags, flags.target.empty() ? flags.base : flags.target, flags.target_set);
-  request.optimizer = flags.optimizer.options.name;
-  OptimizerFlags flags_of_known = flags.optimizer;
-  flags_of_known.options.name =
-      request.optimizer == "sgd" || request.optimizer == "lion" || request.optimizer == "muon" ? request.optimizer : "adamw";
-  const auto options = flags_of_known.settled();
-  if (!options) return complain(options.error());
-  request.options = *options;
+  const auto optimizer = flags.optimizer.given();
+  if (!optimizer) return complain(optimizer.error());
+  request.optimizer = *optimizer;
   request.rates = flags.optimizer.rates;
-  auto done = run_transfer(request);
+  request.input = {.length = flags.seq_len, .sequences = flags.batch};
+  Progress bar("stepping", flags.quiet);
+  const Watch watch{.progress = [&](double share, const std::string& what) { bar.show(share, what); }, .threads = flags.threads};
+  const auto base = Model::load({.model = flags.base, .set = flags.set, .scheme = flags.scheme, .like = flags.like}, watch);
+  if (!base) return complain(base.error());
+  const auto done = base->transfer(request, watch);
   if (!done) return complain(done.error());
-  if (flags.check) {
-    Progress bar("stepping", flags.quiet);
-    const Watch watch{.progress = [&](double share, const std::string& what) { bar.show(share, what); }, .threads = flags.threads};
-    const InputOptions input{.length = flags.seq_len, .sequences = flags.batch};
-    if (auto looked = look_at_effects(*done, input, flags.seed, flags.seeds, watch); !looked) return complain(looked.error());
-  }
   const std::string format = flags.json ? "json" : flags.format;
-  const std::string text = format == "json"    ? transfer_json(*done)
-                           : format == "torch" ? transfer_torch(*done, flags.command)
-                           : format == "table" ? transfer_table(*done)
-                                               : transfer_text(*done, look_of_output(), flags.full);
+  const std::string text = format == "json"    ? done->json()
+                           : format == "torch" ? done->torch(flags.command)
+                           : format == "table" ? done->rates()
+                                               : transfer_text(done->subject(), look_of_output(), flags.full);
   if (flags.output.empty() || flags.output == "-") return print(text);
   if (const auto written = write_file(flags.output, text); !written) return complain(written.error());
   return Exit::fine;
@@ -72,14 +56,14 @@ void declare_transfer(CLI::App& app, int& exit_code, const std::vector<std::stri
   for (const std::string& word : words) flags->command += " " + shell_word(word);
   verb->add_option("BASE", flags->base, "the model that settings were found on: a preset, a config.json, a directory, an architecture file")
       ->required();
-  verb->add_option("TARGET", flags->target, "the model that they are carried to [BASE, with --target-set]");
+  verb->add_option("TARGET", flags->request.target, "the model that they are carried to [BASE, with --target-set]");
   verb->add_option("--parametrization", flags->request.parametrization, "standard, aligned, mup, depth-mup, completep, spectral, u-mup")
       ->check(CLI::IsMember(parametrization_names()))
       ->capture_default_str();
   verb->add_option("--scheme", flags->scheme, "how the base is drawn (stepzero schemes)")->capture_default_str();
   verb->add_option("--set", flags->set, "override a field of both: key=value, repeatable")->allow_extra_args(false);
-  verb->add_option("--base-set", flags->base_set, "a field of the base")->allow_extra_args(false);
-  verb->add_option("--target-set", flags->target_set, "a field of the target")->allow_extra_args(false);
+  verb->add_option("--base-set", flags->request.base_set, "a field of the base")->allow_extra_args(false);
+  verb->add_option("--target-set", flags->request.target_set, "a field of the target")->allow_extra_args(false);
   verb->add_option("--like", flags->like, "read the config.json as one of this family, whatever model_type it names");
   flags->optimizer.declare(*verb);
   if (auto* optimizer = verb->get_option("--optimizer"))
@@ -93,14 +77,14 @@ void declare_transfer(CLI::App& app, int& exit_code, const std::vector<std::stri
   verb->add_flag("--json", flags->json, "the same as --format json");
   verb->add_option("-o,--output", flags->output, "write to this file");
   verb->add_flag("--full", flags->full, "every tensor");
-  auto* check =
-      verb->add_flag("--check", flags->check, "take a step of both models, and lay the effects of every tensor's update side by side");
+  auto* check = verb->add_flag("--check", flags->request.check,
+                               "take a step of both models, and lay the effects of every tensor's update side by side");
   verb->add_option("--seq-len", flags->seq_len, "of --check: tokens in a sequence [128]")
       ->check(CLI::Range(Index{1}, Index{1} << 24))
       ->needs(check);
   verb->add_option("--batch", flags->batch, "of --check: sequences [1]")->check(CLI::Range(Index{1}, Index{1} << 24))->needs(check);
-  verb->add_option("--seeds", flags->seeds, "of --check: draws")->check(CLI::Range(1, 100000))->capture_default_str();
-  verb->add_option("--seed", flags->seed, "of --check: the first of them")->check(check_seed)->capture_default_str();
+  verb->add_option("--seeds", flags->request.seeds, "of --check: draws")->check(CLI::Range(1, 100000))->capture_default_str();
+  verb->add_option("--seed", flags->request.seed, "of --check: the first of them")->check(check_seed)->capture_default_str();
   verb->add_option("--threads", flags->threads, "threads to use [all cores]")->check(CLI::Range(1, 1000000));
   verb->add_flag("--quiet", flags->quiet, "no progress");
   verb->footer(

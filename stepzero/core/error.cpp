@@ -4,10 +4,12 @@
 
 #include <fmt/format.h>
 
+#include "stepzero/core/exceptions.hpp"
+
 namespace stepzero {
 
 void report_bug(const char* condition, const char* file, int line) {
-  throw std::logic_error(fmt::format("{}:{}: a bug in stepzero: `{}` does not hold", file, line, condition));
+  raise(std::logic_error(fmt::format("{}:{}: a bug in stepzero: `{}` does not hold", file, line, condition)));
 }
 
 }  // namespace stepzero

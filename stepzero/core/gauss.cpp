@@ -5,7 +5,8 @@
 #include "stepzero/core/gauss.hpp"
 
 #include <array>
-#include <mutex>
+
+#include "stepzero/core/lock.hpp"
 
 namespace stepzero {
 
@@ -75,8 +76,8 @@ Rule make_rule(int n) {
 
 const Rule& cached_rule(int n) {
   static std::array<Rule, GaussHermite::max_nodes + 1> rules;
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  static Lock lock;
+  const Hold hold(lock);
   Rule& rule = rules[static_cast<std::size_t>(n)];
   if (rule.nodes.empty()) rule = make_rule(n);
   return rule;

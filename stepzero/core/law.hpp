@@ -11,7 +11,9 @@ namespace stepzero {
 struct Law {
   double mean = 0;
   double variance = 0;
-  bool token_table = false;  // the embedding itself, used as a tied head
+  bool token_table = false;    // the embedding itself, used as a tied head
+  double ramp = 0;             // not drawn: ln 1, ln 2, ... up to the logarithm of this, again and again; 0: drawn
+  double least = 0, most = 0;  // the inverse softplus of numbers uniform in the logarithm between these; 0: it is not
   [[nodiscard]] double second_moment() const { return mean * mean + variance; }
 };
 

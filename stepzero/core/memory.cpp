@@ -14,6 +14,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "stepzero/core/exceptions.hpp"
+
 namespace stepzero {
 
 namespace {
@@ -70,7 +72,7 @@ void* allocate(std::size_t bytes) {
   const std::size_t alignment = bytes >= 2 * huge_page ? huge_page : 64;
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
-  if (memory == nullptr) throw std::bad_alloc();
+  if (memory == nullptr) raise(std::bad_alloc());
   if (alignment == huge_page) (void)madvise(memory, rounded, MADV_HUGEPAGE);
   return memory;
 }
@@ -80,6 +82,8 @@ void release(void* memory) noexcept {
 }
 
 void keep_freed_memory() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) return;  // ulimit -v: nothing is set aside
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   mallopt(M_TOP_PAD, 256 << 20);

@@ -50,6 +50,62 @@ Distribution Distribution::diagonal_and_noise(double diagonal, double noise, std
   return d;
 }
 
+Distribution Distribution::ramp(double count) {
+  Distribution d = structured(Structure::ramp, 0);
+  double squares = 0;
+  for (double k = 1; k <= count; ++k) {
+    d.mean += std::log(k) / count;
+    squares += std::log(k) * std::log(k) / count;
+  }
+  d.scale = std::sqrt(std::max(squares - d.mean * d.mean, 0.0));
+  d.high = count;
+  return d;
+}
+
+Distribution Distribution::waves(double rows, double cols, bool halves) {
+  Distribution d = structured(Structure::waves, 0);
+  d.low = halves ? 1 : 0;
+  d.high = rows;
+  for (double c = 0; c < cols; ++c) {  // sum over the places p of sin or cos of w p
+    const double w = wave_number(c, cols, halves), half = std::sin(w / 2);
+    const double turns = half == 0 ? rows : std::sin(rows * w / 2) / half, middle = (rows - 1) * w / 2;
+    d.mean += turns * (wave_is_sine(c, cols, halves) ? std::sin(middle) : std::cos(middle)) / (rows * cols);
+  }
+  d.scale = std::sqrt(std::max(0.5 - d.mean * d.mean, 0.0));
+  return d;
+}
+
+Distribution Distribution::time_steps(double least, double most, double floor) {
+  Distribution d = structured(Structure::time_steps, 0);
+  d.low = least;
+  d.high = most;
+  d.cut = floor;
+  constexpr int steps = 2000;
+  double squares = 0;
+  for (int i = 0; i < steps; ++i) {
+    const double x = time_step((i + 0.5) / steps, least, most, floor);
+    d.mean += x / steps;
+    squares += x * x / steps;
+  }
+  d.scale = std::sqrt(std::max(squares - d.mean * d.mean, 0.0));
+  return d;
+}
+
+double wave_number(double channel, double channels, bool halves) {
+  if (!halves) return std::pow(10000.0, -2 * std::floor(channel / 2) / channels);
+  const double half = std::floor(channels / 2);
+  return std::exp(-std::log(10000.0) / std::max(half - 1, 1.0) * std::fmod(channel, half));
+}
+
+bool wave_is_sine(double channel, double channels, bool halves) {
+  return halves ? channel < std::floor(channels / 2) : std::fmod(channel, 2) == 0;
+}
+
+double time_step(double uniform, double least, double most, double floor) {
+  const double dt = std::max(std::exp(std::log(least) + uniform * (std::log(most) - std::log(least))), floor);
+  return dt + std::log(-std::expm1(-dt));
+}
+
 // Philox as a hash, in the way of Davies and Meyer: each eight bytes of the name (little-endian, the last padded
 // with zeros) are the key of one step  state ^= philox(state, bytes).  The state starts as (seed, length), so names
 // that differ only in their padding start apart, and a closing step with a fixed key mixes the empty name too.

@@ -24,7 +24,7 @@ Under::Under(StopWord* word) : before_(current) { current = word; }
 Under::~Under() { current = before_; }
 
 void end_if_stopped() {
-  if (current != nullptr && current->said()) throw Stopped();
+  if (current != nullptr && current->said()) raise(Stopped());
 }
 
 Error stopped_error() { return {.message = "stopped", .hint = "", .stopped = true}; }

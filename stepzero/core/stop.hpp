@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "stepzero/core/error.hpp"
+#include "stepzero/core/exceptions.hpp"
 
 namespace stepzero {
 
@@ -57,12 +58,12 @@ auto unless_stopped(const std::function<bool()>& stop, const Run& run) -> declty
   if (!stop) return run();
   StopWord word(stop);
   const Under under(&word);
-  try {
-    end_if_stopped();
-    return run();
-  } catch (const Stopped&) {
-    return std::unexpected(stopped_error());
-  }
+  return catching<Stopped>(
+      [&] {
+        end_if_stopped();
+        return run();
+      },
+      [](const Stopped&) -> decltype(run()) { return std::unexpected(stopped_error()); });
 }
 
 }  // namespace stepzero

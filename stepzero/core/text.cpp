@@ -68,7 +68,7 @@ constexpr std::array kUnprintable = std::to_array<Range>({
 
 bool is_printable(char32_t point) {
   if (point >= 0x20 && point < 0x7F) return true;
-  const auto* range = std::ranges::lower_bound(kUnprintable, point, {}, &Range::last);
+  const auto range = std::ranges::lower_bound(kUnprintable, point, {}, &Range::last);
   return range == kUnprintable.end() || point < range->first;
 }
 

@@ -7,9 +7,6 @@ arch("distilbert", width=key("dim", 768, also=["hidden_size"]), layers=key("n_la
      sinusoidal=key("sinusoidal_pos_embds", False), padding=key("pad_token_id", 0, null=-1), tied=key("tie_word_embeddings", True),
      init_std=key("initializer_range", 0.02))
 
-if sinusoidal:
-    fail("sinusoidal_pos_embds: the class keeps its table of sines as a frozen tensor, which is not read yet", "sinusoidal_pos_embds=false learns it")
-
 
 def norm(x, name, label=""):
     return layer_norm(x, name=name, eps=1e-12, label=label)
@@ -17,7 +14,7 @@ def norm(x, name, label=""):
 
 e = "distilbert.embeddings."
 x = tokens(vocab, width, name=e + "word_embeddings", padding=padding)
-x = add_positions(x, positions, name=e + "position_embeddings")
+x = add_positions(x, positions, name=e + "position_embeddings", init=waves(positions, width, halves=False) if sinusoidal else None, frozen=sinusoidal)
 x = norm(x, e + "LayerNorm", label="norm")
 stream(x)
 for l in range(layers):

@@ -31,6 +31,14 @@ std::vector<Index> channels_wanted(const AnyOp& any) {
           return {op.width, op.routing.experts};
         } else if constexpr (std::is_same_v<T, CrossEntropy>) {
           return {op.vocab};
+        } else if constexpr (std::is_same_v<T, TimeConv>) {
+          return {op.in};
+        } else if constexpr (std::is_same_v<T, Concat>) {
+          return {op.n, op.m};
+        } else if constexpr (std::is_same_v<T, Take>) {
+          return {op.from};
+        } else if constexpr (std::is_same_v<T, Scan>) {
+          return {op.heads * op.head_dim, op.heads, op.groups * op.states, op.groups * op.states};
         } else {
           return std::vector<Index>(static_cast<std::size_t>(op.inputs()), op.channels());
         }
@@ -44,9 +52,10 @@ std::string wrong_size(const AnyOp& any) {
   const auto look = [&]<class F>(const char* field, const F& value) {
     const std::string_view name = field;
     const bool may_be_none = name == "padding" || name == "offset" || name == "window" || name == "buckets" || name == "first" ||
-                             name == "turned" || name == "node" || name == "around";
+                             name == "turned" || name == "node" || name == "around" || name == "chunk" || name == "count" ||
+                             name == "before" || name == "after" || name == "id";
     if constexpr (std::is_same_v<F, Index>) {
-      if (value < (may_be_none ? (name == "padding" ? -1 : 0) : 1)) wrong = fmt::format("{} = {}", field, value);
+      if (value < (may_be_none ? (name == "padding" || name == "id" ? -1 : 0) : 1)) wrong = fmt::format("{} = {}", field, value);
     }
   };
   std::visit([&](const auto& op) { visit_fields(op, look); }, any);
@@ -66,6 +75,7 @@ std::string wrong(const Attention& op) {
     return fmt::format("alibi has {} slopes for {} heads", op.alibi.size(), op.heads);
   if (!(op.softcap >= 0)) return "softcap must not be negative";
   if (op.buckets > 0 && (op.buckets < 4 || 2 * op.farthest <= op.buckets)) return "buckets must be at least 4 and less than twice farthest";
+  if (op.chunk > 0 && op.window > 0) return "keys are seen in a window or in chunks, not both";
   return "";
 }
 
@@ -80,12 +90,29 @@ std::string wrong(const Rotary& op) {
 std::string wrong(const Experts& op) {
   const Routing& r = op.routing;
   if (r.experts > 65536) return "at most 65536 experts";
+  if ((op.bias || op.interleaved) && !op.fused) return "biases and interleaved channels are of fused experts";
+  if (!(op.most >= 0)) return "most must not be negative";
   if (r.experts % r.groups != 0 || r.kept_groups > r.groups) return "groups must divide experts, and kept_groups be at most groups";
   const Index members = r.experts / r.groups;
   if (r.group_best > members) return fmt::format("group_best = {}, and a group has {} experts", r.group_best, members);
   return r.chosen <= r.kept_groups * members ? ""
                                              : fmt::format("a token cannot choose {} of {} experts", r.chosen, r.kept_groups * members);
 }
+
+std::string wrong(const Scan& op) {
+  if (op.heads % op.groups != 0) return fmt::format("groups = {} does not divide heads = {}", op.groups, op.heads);
+  return op.least >= 0 && op.most > op.least ? "" : "the limits of a step must be positive, the least first";
+}
+
+std::string wrong(const TimeConv& op) {
+  if (op.depthwise && op.in != op.out) return "a depthwise convolution has as many channels as it reads";
+  return op.before < op.size && op.after < op.size ? "" : "the window must reach a token: before and after are less than size";
+}
+
+std::string wrong(const Take& op) {
+  return op.first + op.width <= op.from ? "" : fmt::format("no {} channels from {} on of {}", op.width, op.first, op.from);
+}
+std::string wrong(const Temperature& op) { return op.every > 0 ? "" : "every must be positive"; }
 
 // What is wrong with the numbers of an op beyond their signs; empty: nothing.
 std::string wrong_numbers(const AnyOp& any) {
@@ -110,7 +137,8 @@ std::string wrong_numbers(const AnyOp& any) {
           return op.padding < op.vocab ? "" : "padding lies outside the vocabulary";
         } else if constexpr (std::is_same_v<T, PatchEmbedding>) {
           return op.patch <= op.side && op.side <= 65536 ? "" : "patch must be at most side";
-        } else if constexpr (requires { op.places(); }) {
+        } else if constexpr (requires { op.places(); } && !std::is_same_v<T, TokenPool> && !std::is_same_v<T, Probe> &&
+                             !std::is_same_v<T, Features>) {
           return "convolutional networks are not read from a graph yet";
         }
         return "";
@@ -158,7 +186,8 @@ Expected<void> check_blocks(const Graph& graph) {
     }
   }
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    if (blocks[i].empty()) return fail(fmt::format("nothing uses the tensor \"{}\"", show(graph.params[i].name)));
+    if (blocks[i].empty() && !graph.params[i].frozen)
+      return fail(fmt::format("nothing uses the tensor \"{}\"", show(graph.params[i].name)));
   }
   return {};
 }
@@ -168,8 +197,7 @@ Expected<void> check_blocks(const Graph& graph) {
 Expected<void> add_checked(Graph& graph, Param p) {
   if (graph.params.size() >= most_params) return fail(fmt::format("more than {} tensors", most_params));
   if (p.name.empty() || p.name.size() > 512) return fail("a tensor has a name, of at most 512 bytes");
-  if (p.shape.empty() || p.shape.size() > 4)
-    return fail(fmt::format("\"{}\" has {} dimensions", show(p.name), p.shape.size()), "from 1 to 4");
+  if (p.shape.size() > 4) return fail(fmt::format("\"{}\" has {} dimensions", show(p.name), p.shape.size()), "at most 4");
   Index size = 1;
   for (const Index n : p.shape) {
     if (n < 1 || n > most_size / size)
@@ -211,7 +239,7 @@ Expected<void> check_whole(const Graph& graph) {
     return fail("the last node is no loss", "loss(head(x, vocab, ...)) ends a file");
   std::vector<bool> used(graph.nodes.size());
   std::unordered_set<std::string_view> names, tensors;
-  bool stream = false;
+  bool stream = false, pooled = false;
   Index vocab = 0;
   double numbers = 0;
   for (const Param& p : graph.params) {
@@ -227,8 +255,9 @@ Expected<void> check_whole(const Graph& graph) {
     if (!names.insert(node.name).second) return fail(fmt::format("two nodes are called {}", show(node.name)));
     const auto* loss = std::get_if<CrossEntropy>(&node.op);
     const auto* tokens = std::get_if<TokenEmbedding>(&node.op);
+    pooled = pooled || std::holds_alternative<TokenPool>(node.op) || std::holds_alternative<Probe>(node.op);
     if (loss != nullptr && i + 1 < graph.nodes.size()) return fail("there is more than one loss, or something behind it");
-    for (const Index n : {loss != nullptr ? loss->vocab : 0, tokens != nullptr ? tokens->vocab : 0}) {
+    for (const Index n : {loss != nullptr && !pooled ? loss->vocab : 0, tokens != nullptr ? tokens->vocab : 0}) {
       if (n > 0 && vocab > 0 && n != vocab) return fail(fmt::format("one vocabulary has {} words, another {}", vocab, n));
       if (n > 0) vocab = n;
     }

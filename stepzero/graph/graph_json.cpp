@@ -25,12 +25,20 @@ const char* kind_name(Distribution::Kind kind) {
   return kind == K::constant ? "constant" : kind == K::normal ? "normal" : kind == K::uniform ? "uniform" : "truncated_normal";
 }
 
+Json json(const Distribution& d, const Param& p) {
+  using S = Distribution::Structure;
+  if (d.structure == S::ramp) return {"ramp", d.high, 0.0, 0.0};
+  if (d.structure == S::waves) return {"waves", static_cast<double>(p.rows()), static_cast<double>(p.cols()), d.low};
+  if (d.structure == S::time_steps) return {"time_steps", d.low, d.high, d.cut};
+  return {kind_name(d.kind), d.mean, d.scale, d.cut};
+}
+
 Json json(const Param& p) {
   Json out = {{"name", p.name},         {"shape", p.shape},     {"role", to_string(p.role)}, {"layer", p.layer},
               {"fan_in", p.fan_in},     {"fan_out", p.fan_out}, {"neutral", p.neutral},      {"zero_row", p.zero_row},
               {"parts", Json::array()}, {"in_out", p.in_out},   {"law", Json(nullptr)}};
   for (const Part& part : p.parts) out["parts"].push_back({to_string(part.role), part.row0, part.col0, part.rows, part.cols, part.fan_out});
-  if (p.law) out["law"] = {kind_name(p.law->kind), p.law->mean, p.law->scale, p.law->cut};
+  if (p.law) out["law"] = json(*p.law, p);
   if (p.conv) out["conv"] = true;
   if (p.frozen) out["frozen"] = true;
   return out;

@@ -73,10 +73,25 @@ class FieldReader {
 };
 
 Expected<Role> role_of(const Json& value) {
-  for (int r = 0; r <= static_cast<int>(Role::branch_gain); ++r) {
-    if (value == to_string(static_cast<Role>(r))) return static_cast<Role>(r);
-  }
+  const auto role = value.is_string() ? role_called(value.get<std::string>()) : std::nullopt;
+  if (role) return *role;
   return fail(fmt::format("{} is no role", show(value.dump())));
+}
+
+// ["ramp", n, 0, 0], ["waves", rows, columns, 1 if halves], ["time_steps", least, most, floor]; of no structure: none of these.
+Expected<Distribution> table_law(const std::string& name, double a, double b, double c) {
+  constexpr double most = 1 << 20;
+  if (name == "ramp")
+    return a >= 1 && a <= most ? Expected<Distribution>(Distribution::ramp(std::floor(a))) : fail("a ramp has 1 to 2^20 steps");
+  if (name == "waves") {
+    if (!(a >= 1 && a <= most && b >= 1 && b <= most)) return fail("waves have rows and columns, at most 2^20 of each");
+    return Distribution::waves(std::floor(a), std::floor(b), c > 0);
+  }
+  if (name == "time_steps") {
+    if (!(a > 0 && b >= a && b <= 1e6 && c >= 0 && c <= 1e6)) return fail("time_steps wants 0 < least <= most, and a floor");
+    return Distribution::time_steps(a, b, c);
+  }
+  return Distribution{};
 }
 
 Expected<Distribution> law_of(const Json& value) {
@@ -84,6 +99,9 @@ Expected<Distribution> law_of(const Json& value) {
   const bool fits = value.is_array() && value.size() == 4 && value[1].is_number() && value[2].is_number() && value[3].is_number();
   if (!fits) return fail("a law is [\"normal\", mean, scale, cut]");
   Distribution d{K::constant, value[1], value[2], value[3]};
+  const auto told = table_law(value[0].is_string() ? value[0].get<std::string>() : "", d.mean, d.scale, d.cut);
+  if (!told) return std::unexpected(told.error());
+  if (told->structure != Distribution::Structure::none) return *told;
   if (value[0] == "normal") {
     d.kind = K::normal;
   } else if (value[0] == "uniform") {
@@ -91,7 +109,7 @@ Expected<Distribution> law_of(const Json& value) {
   } else if (value[0] == "truncated_normal") {
     d.kind = K::truncated_normal;
   } else if (value[0] != "constant") {
-    return fail(fmt::format("{} is no law", show(value[0].dump())), "constant, normal, uniform, truncated_normal");
+    return fail(fmt::format("{} is no law", show(value[0].dump())), "constant, normal, uniform, truncated_normal, ramp, waves, time_steps");
   }
   const bool sane = std::abs(d.mean) <= 1e30 && d.scale >= 0 && d.scale <= 1e30 && d.cut >= 0 && d.cut <= 1e30;
   if (!sane || (d.kind == K::truncated_normal && d.cut <= 0))

@@ -32,6 +32,7 @@ void visit_fields(O& op, F&& field) {
     field("heads", op.heads), field("kv_heads", op.kv_heads), field("key_dim", op.key_dim), field("value_dim", op.value_dim);
     field("scale", op.scale), field("causal", op.causal), field("window", op.window), field("softcap", op.softcap);
     field("alibi", op.alibi), field("buckets", op.buckets), field("farthest", op.farthest), field("cross", op.cross);
+    field("chunk", op.chunk), field("sinks", op.sinks);
   } else if constexpr (std::is_same_v<T, Dropout>) {
     field("width", op.width), field("p", op.p), field("node", op.node);
   } else if constexpr (std::is_same_v<T, Residual>) {
@@ -53,8 +54,11 @@ void visit_fields(O& op, F&& field) {
     field("width", op.width), field("ffn", op.ffn), field("activation", op.act), field("experts", r.experts), field("chosen", r.chosen);
     field("sigmoid", r.sigmoid), field("normalise", r.normalise), field("factor", r.factor), field("groups", r.groups);
     field("kept_groups", r.kept_groups), field("group_best", r.group_best), field("corrected", r.corrected);
+    field("stored", op.storage), field("fused", op.fused), field("interleaved", op.interleaved), field("bias", op.bias);
+    field("most", op.most), field("offset", op.offset), field("scales_input", op.scales_input);
   } else if constexpr (std::is_same_v<T, PatchEmbedding>) {
     field("side", op.side), field("patch", op.patch), field("colours", op.colours), field("width", op.width);
+    field("bias", op.bias), field("class_token", op.class_token);
   } else if constexpr (std::is_same_v<T, Pixels>) {
     field("side", op.side), field("colours", op.colours);
   } else if constexpr (std::is_same_v<T, Conv>) {
@@ -67,6 +71,23 @@ void visit_fields(O& op, F&& field) {
     field("width", op.width), field("eps", op.eps);
   } else if constexpr (std::is_same_v<T, Flatten>) {
     field("side", op.side), field("width", op.width);
+  } else if constexpr (std::is_same_v<T, TokenPool>) {
+    field("width", op.width), field("first", op.first), field("count", op.count), field("last", op.last), field("largest", op.largest);
+    field("id", op.id);
+  } else if constexpr (std::is_same_v<T, Features>) {
+    field("frames", op.frames), field("width", op.width);
+  } else if constexpr (std::is_same_v<T, TimeConv>) {
+    field("n_in", op.in), field("n_out", op.out), field("size", op.size), field("stride", op.stride), field("before", op.before);
+    field("after", op.after), field("depthwise", op.depthwise), field("bias", op.bias);
+  } else if constexpr (std::is_same_v<T, Temperature>) {
+    field("width", op.width), field("by", op.by), field("every", op.every);
+  } else if constexpr (std::is_same_v<T, Concat>) {
+    field("n", op.n), field("m", op.m);
+  } else if constexpr (std::is_same_v<T, Take>) {
+    field("from", op.from), field("first", op.first), field("width", op.width);
+  } else if constexpr (std::is_same_v<T, Scan>) {
+    field("heads", op.heads), field("head_dim", op.head_dim), field("states", op.states), field("groups", op.groups);
+    field("each", op.each), field("least", op.least), field("most", op.most);
   } else if constexpr (std::is_same_v<T, CrossEntropy>) {
     field("vocab", op.vocab);
   } else {

@@ -1,5 +1,6 @@
 #pragma once
 // The tensors of a checkpoint, as schemes, readers and writers of weights see them: no op is needed to look at one.
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <numeric>
@@ -67,7 +68,7 @@ struct Param {
   [[nodiscard]] bool is_adapter() const { return role == Role::lora_down || role == Role::lora_up; }
 
  private:
-  [[nodiscard]] std::size_t row_dimensions() const { return conv ? 1 : shape.size() - 1; }
+  [[nodiscard]] std::size_t row_dimensions() const { return conv ? 1 : std::max<std::size_t>(shape.size(), 1) - 1; }
   [[nodiscard]] Index product(std::size_t begin, std::size_t end) const {
     const auto at = [&](std::size_t i) { return shape.begin() + static_cast<std::ptrdiff_t>(i); };
     return std::accumulate(at(begin), at(end), Index{1}, std::multiplies<>());

@@ -96,4 +96,10 @@ Index matrices_by_norm_of(const AnyOp& any, Index rows) {
       any);
 }
 
+std::optional<SumScales> sum_of(const AnyOp& any) {
+  const auto* sum = std::get_if<Residual>(&any);
+  if (sum == nullptr) return {};
+  return SumScales{sum->skip_scale, sum->branch_scale};
+}
+
 }  // namespace stepzero

@@ -18,6 +18,12 @@ namespace stepzero {
 [[nodiscard]] Index lazy_matrices_of(const AnyOp& op, Index tokens);
 [[nodiscard]] Index matrices_by_norm_of(const AnyOp& op, Index rows);
 
+// y = skip x + branch f, of an op that adds a branch to a stream.
+struct SumScales {
+  double skip = 1, branch = 1;
+};
+[[nodiscard]] std::optional<SumScales> sum_of(const AnyOp& op);
+
 // Of an op that has one, from what its forward kept.
 template <class S>
 [[nodiscard]] std::optional<AttentionSummary> summary_of(const AnyOp& any, const Batch& batch, View<const S> keep) {

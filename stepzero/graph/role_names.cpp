@@ -57,4 +57,11 @@ Names names_of(Role role) {
 const char* to_string(Role role) { return names_of(role).id; }
 const char* words(Role role) { return names_of(role).words; }
 
+std::optional<Role> role_called(std::string_view id) {
+  for (int r = 0; r <= static_cast<int>(Role::branch_gain); ++r) {
+    if (id == to_string(static_cast<Role>(r))) return static_cast<Role>(r);
+  }
+  return std::nullopt;
+}
+
 }  // namespace stepzero

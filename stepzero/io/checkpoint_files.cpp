@@ -58,6 +58,23 @@ std::uint64_t CheckpointFiles::bytes() const {
   return sum;
 }
 
+Expected<CheckpointFiles> CheckpointFiles::of(const std::vector<MemoryTensor>& tensors, const std::string& path) {
+  CheckpointFiles out;
+  out.path_ = path;
+  out.files_.push_back({.path = path, .identity = {}, .open = nullptr});
+  for (const MemoryTensor& t : tensors) {
+    const auto elements = element_count(t.shape);
+    const Encoding encoding = encoding_of(t.dtype);
+    if (!elements) return fail(fmt::format("{}: tensor \"{}\" has no size", show(path), show(t.name)));
+    if (t.data == nullptr && *elements > 0) return fail(fmt::format("{}: tensor \"{}\" lies nowhere", show(path), show(t.name)));
+    CheckpointTensor tensor{t.name, t.shape, encoding, *elements, 0, 0, encoding.bytes_of(*elements)};
+    tensor.memory = t.data;
+    if (!out.tensors_.try_emplace(t.name, std::move(tensor)).second)
+      return fail(fmt::format("{}: two tensors are called \"{}\"", show(path), show(t.name)));
+  }
+  return out;
+}
+
 std::size_t CheckpointFiles::keep(InputFile file) {
   File entry;
   entry.path = file.path();
@@ -69,7 +86,7 @@ std::size_t CheckpointFiles::keep(InputFile file) {
 
 // The same file throughout: one that was closed to save descriptors must be what it was when its header was read.
 Expected<std::shared_ptr<const InputFile>> CheckpointFiles::acquire(std::size_t index) const {
-  const std::lock_guard lock(*mutex_);
+  const Hold hold(*lock_);
   File& file = files_[index];
   file.used = ++clock_;
   if (file.open) return file.open;
@@ -96,6 +113,10 @@ Expected<void> CheckpointFiles::read_bytes(const CheckpointTensor& tensor, std::
                             out.size(), first, tensor.bytes),
                 "read within the shape");
   }
+  if (tensor.memory != nullptr) {
+    std::copy_n(tensor.memory + first, out.size(), out.begin());
+    return {};
+  }
   const auto file = acquire(tensor.file);
   if (!file) return std::unexpected(file.error());
   return (*file)->read(tensor.offset + first, out);
@@ -106,9 +127,13 @@ constexpr std::uint64_t kWorthMapping = std::uint64_t{1} << 18;
 }
 
 Expected<CheckpointFiles::Bytes> CheckpointFiles::map(const CheckpointTensor& tensor, std::uint64_t first, std::uint64_t count) const {
+  Bytes bytes;
+  if (tensor.memory != nullptr) {
+    bytes.lies_ = {tensor.memory + first, count};
+    return bytes;
+  }
   auto file = acquire(tensor.file);
   if (!file) return std::unexpected(file.error());
-  Bytes bytes;
   bytes.file_ = std::move(*file);
   bytes.offset_ = tensor.offset + first;
   if (count == 0) return bytes;

@@ -1,14 +1,14 @@
 #pragma once
-// A checkpoint as it lies on disk, whatever its form: a safetensors file, a GGUF file (whole or split), or a directory with
-// one of them or with shards and their index. The one reader for measure, diff and audit.
+// A checkpoint, whatever its form: a safetensors file, a GGUF file (whole or split), a directory with one of them or with
+// shards and their index, or tensors that lie in memory. The one reader for measure, diff and audit.
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "stepzero/core/lock.hpp"
 #include "stepzero/io/encoding.hpp"
 #include "stepzero/io/file.hpp"
 #include "stepzero/io/gguf.hpp"
@@ -23,7 +23,16 @@ struct CheckpointTensor {
   std::size_t file = 0;
   std::uint64_t offset = 0;  // from the start of the file
   std::uint64_t bytes = 0;
-  std::uint64_t header_byte = 0;  // where its entry stands, for messages
+  std::uint64_t header_byte = 0;      // where its entry stands, for messages
+  const std::byte* memory = nullptr;  // where it lies, if not in a file
+};
+
+// A tensor of a running program: row by row, without gaps.
+struct MemoryTensor {
+  std::string name;
+  std::vector<std::uint64_t> shape;
+  DType dtype = DType::F32;
+  const std::byte* data = nullptr;
 };
 
 struct OpenOptions {
@@ -35,6 +44,8 @@ class CheckpointFiles {
  public:
   // Every tensor the index names must be in the shard it names, and no shard may hold another.
   static Expected<CheckpointFiles> open(const std::string& path, const OpenOptions& options = {});
+  // Tensors where they lie, which must stay there; `path` is what messages call them.
+  static Expected<CheckpointFiles> of(const std::vector<MemoryTensor>& tensors, const std::string& path);
 
   [[nodiscard]] const std::map<std::string, CheckpointTensor>& tensors() const { return tensors_; }
   [[nodiscard]] const CheckpointTensor* find(const std::string& name) const;
@@ -54,7 +65,7 @@ class CheckpointFiles {
   // Bytes of a tensor where they lie, or a copy where they cannot be mapped.
   class Bytes {
    public:
-    [[nodiscard]] std::span<const std::byte> get() const { return copy_.empty() ? mapping_.bytes() : copy_; }
+    [[nodiscard]] std::span<const std::byte> get() const { return !copy_.empty() ? copy_ : file_ ? mapping_.bytes() : lies_; }
     [[nodiscard]] Expected<void> intact() const;  // ask when done
 
    private:
@@ -63,6 +74,7 @@ class CheckpointFiles {
     Mapping mapping_;
     std::uint64_t offset_ = 0;
     std::vector<std::byte> copy_;
+    std::span<const std::byte> lies_;  // in memory
   };
   [[nodiscard]] Expected<Bytes> map(const CheckpointTensor& tensor, std::uint64_t first_byte, std::uint64_t count) const;
 
@@ -79,7 +91,7 @@ class CheckpointFiles {
 
   std::string path_;
   mutable std::vector<File> files_;
-  mutable std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();
+  mutable std::unique_ptr<Lock> lock_ = std::make_unique<Lock>();
   mutable std::uint64_t clock_ = 0;
   std::map<std::string, CheckpointTensor> tensors_;
   std::map<std::string, std::string> metadata_;

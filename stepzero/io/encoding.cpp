@@ -107,7 +107,7 @@ Encoding encoding_of(DType dtype) {
 }
 
 std::optional<Encoding> ggml_encoding(std::uint32_t type) {
-  const auto* found = std::ranges::find(kGgmlTypes, type, &GgmlType::type);
+  const auto found = std::ranges::find(kGgmlTypes, type, &GgmlType::type);
   return found == kGgmlTypes.end() ? std::nullopt : std::optional(found->encoding);
 }
 

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "stepzero/core/read_real.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/io/validation.hpp"
 
@@ -223,7 +224,7 @@ bool JsonWalk::number() {
   const bool plain = at_ == whole;
   if (plain && !negative && std::from_chars(first, last, natural).ec == std::errc()) return scalar(natural);
   if (plain && negative && std::from_chars(first, last, integer).ec == std::errc()) return scalar(integer);
-  if (std::from_chars(first, last, real).ec == std::errc()) return scalar(real);
+  if (read_real(first, last, real).ec == std::errc()) return scalar(real);
   return stop(byte(), fmt::format("{}the number {} fits in no double", visitor_.context(), show(digits_read)),
               "no quantity in a model is that large or that small");
 }

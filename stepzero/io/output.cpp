@@ -25,6 +25,41 @@ std::unexpected<Error> exists(const std::string& path) {
   return fail(fmt::format("{}: the file exists", show(path)), "--force replaces it");
 }
 
+// The process of ".NAME.PROCESS-RANDOM.tmp"; nothing where it is no name of ours.
+std::string writer_of(std::string_view name) {
+  constexpr std::string_view end = ".tmp", digits = "0123456789", hexadecimal = "0123456789abcdef";
+  constexpr std::size_t random = 8;
+  if (!name.starts_with('.') || !name.ends_with(end)) return {};
+  name.remove_suffix(end.size());
+  const std::size_t dot = name.rfind('.'), dash = name.rfind('-');
+  if (dot == 0 || dash == name.npos || dash < dot + 2 || name.size() - dash - 1 != random) return {};
+  const std::string_view process = name.substr(dot + 1, dash - dot - 1);
+  const bool ours = process.find_first_not_of(digits) == name.npos && name.substr(dash + 1).find_first_not_of(hexadecimal) == name.npos;
+  return ours ? std::string(process) : std::string();
+}
+
+// A temporary is locked for as long as its writer lives: one that can be locked has lost its writer, and goes. Returns the number of
+// a process that is writing a file whose temporary begins so, or nothing.
+std::string remove_unlocked(int directory, const std::string& prefix) {
+  DIR* const list = ::fdopendir(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (list == nullptr) return {};
+  std::string writer;
+  while (const dirent* entry = ::readdir(list)) {
+    const std::string_view name = entry->d_name;
+    const std::string process = name.starts_with(prefix) ? writer_of(name) : std::string();
+    if (process.empty()) continue;
+    const Descriptor old(::openat(directory, entry->d_name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (old.get() < 0) continue;
+    if (::flock(old.get(), LOCK_EX | LOCK_NB) == 0) {
+      ::unlinkat(directory, entry->d_name, 0);
+    } else if (errno == EWOULDBLOCK) {
+      writer = process;
+    }
+  }
+  ::closedir(list);
+  return writer;
+}
+
 }  // namespace
 
 std::unexpected<Error> OutputFile::failed(const char* what, int error) const {
@@ -60,27 +95,13 @@ Expected<OutputFile> OutputFile::create(const std::string& path, std::uint64_t s
   return file;
 }
 
-// A temporary is locked for as long as its writer lives: one that can be locked has lost its writer. Returns the number of
-// the process that is writing this file, or nothing.
 std::string OutputFile::remove_stale() const {
-  const std::string prefix = fmt::format(".{}.", target_.substr(0, kNameBytes));
-  DIR* const list = ::fdopendir(::openat(directory_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (list == nullptr) return {};
-  std::string writer;
-  while (const dirent* entry = ::readdir(list)) {
-    const std::string_view name = entry->d_name;
-    if (!name.starts_with(prefix) || !name.ends_with(".tmp")) continue;
-    const Descriptor old(::openat(directory_.get(), entry->d_name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    if (old.get() < 0) continue;
-    if (::flock(old.get(), LOCK_EX | LOCK_NB) == 0) {
-      ::unlinkat(directory_.get(), entry->d_name, 0);
-    } else if (errno == EWOULDBLOCK) {
-      const std::string_view rest = name.substr(prefix.size());
-      writer = rest.substr(0, rest.find('-'));
-    }
-  }
-  ::closedir(list);
-  return writer;
+  return remove_unlocked(directory_.get(), fmt::format(".{}.", target_.substr(0, kNameBytes)));
+}
+
+void remove_leftovers(const std::string& directory) {
+  const Descriptor folder(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.get() >= 0) (void)remove_unlocked(folder.get(), ".");
 }
 
 Expected<void> OutputFile::make_temporary() {

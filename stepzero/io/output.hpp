@@ -45,6 +45,9 @@ class OutputFile {
   Descriptor fd_;
 };
 
+// Removes what killed processes left of the files that they wrote into this directory, whatever those were to be called.
+void remove_leftovers(const std::string& directory);
+
 // A whole file at once, which may replace one that is there.
 Expected<void> write_file(const std::string& path, std::string_view text);
 

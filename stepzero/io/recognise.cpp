@@ -51,11 +51,11 @@ const FileKind* recognise(std::string_view head) {
     const bool page = kind.magic.front() == '<';
     return std::string_view(lower).substr(page && text != std::string::npos ? text : 0).starts_with(kind.magic);
   };
-  const auto* found = std::ranges::find_if(kKinds, begins);
+  const auto found = std::ranges::find_if(kKinds, begins);
   if (found == kKinds.end()) return nullptr;
   // the name of the first member stands at byte 30
   if (found->magic == "pk\x03\x04" && lower.find(".npy", 30) != std::string::npos) return &kNumpyZip;
-  return found;
+  return &*found;
 }
 
 }  // namespace stepzero

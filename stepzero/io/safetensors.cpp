@@ -100,7 +100,7 @@ Expected<void> read_converted(const InputFile& file, std::uint64_t offset, std::
 namespace safetensors {
 
 std::optional<DType> find_dtype(std::string_view name) {
-  const auto* found = std::ranges::find(kDTypes, name, &DTypeRow::name);
+  const auto found = std::ranges::find(kDTypes, name, &DTypeRow::name);
   return found == kDTypes.end() ? std::nullopt : std::optional(found->dtype);
 }
 

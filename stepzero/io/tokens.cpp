@@ -127,8 +127,11 @@ Expected<std::vector<Line>> lines_from(const TokenOptions& o) {
     return without(std::move(*lines), pads, o.padding);
   }
   if (o.source == "equal") return without(equal(sequences, length + 1), pads, o.padding);
-  auto lines = read_lines(o.source, o.vocab);
+  auto lines = read_lines(o.source, o.vocab, o.alone ? 1 : 2);
   if (!lines) return lines;
+  for (Line& line : *lines) {
+    if (o.alone) line.push_back(0);  // where others have the last target
+  }
   const Index have = static_cast<Index>(lines->front().size()) - 1;
   if (o.length > have) {
     return fail(fmt::format("{}: its lines hold {} inputs and a target, --seq-len asks for {}", show(o.source), have, o.length));
@@ -194,7 +197,7 @@ Expected<std::vector<std::int32_t>> read_labels(const TokenOptions& o) {
   Line all;
   for (const Line& line : *lines) all.insert(all.end(), line.begin(), line.end());
   if (std::cmp_less(all.size(), o.sequences)) {
-    return fail(fmt::format("{}: it holds {} labels for {} images", show(o.source), all.size(), o.sequences));
+    return fail(fmt::format("{}: it holds {} labels for {} sequences", show(o.source), all.size(), o.sequences));
   }
   std::copy_n(all.begin(), labels.size(), labels.begin());
   return labels;

@@ -19,6 +19,7 @@ struct TokenOptions {
   std::uint64_t seed = 0;
   Index vocab = 0;
   Index positions = 0;
+  bool alone = false;  // a file's lines are inputs, with no target behind them
   Index padding = -1;  // an id that zipf and distinct leave out: no text holds it; -1: none
 };
 

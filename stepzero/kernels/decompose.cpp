@@ -112,7 +112,12 @@ Tensor<float> root(const Kernel& K, double scale) {
       continue;
     }
     const double inverse = 1 / std::sqrt(row[j]);
-    for (Index i = j; i < n; ++i) row[i] *= inverse;
+    row[j] *= inverse;
+    for (Index i = j + 1; i < n; ++i) {
+      // What is left of i bounds its product with the direction. A K that is no Gram matrix wants more; what wants far more is error alone.
+      const double most = std::sqrt(std::max(a(i, i), 0.0)), wanted = row[i] * inverse;
+      row[i] = std::abs(wanted) > 4 * most ? 0 : std::clamp(wanted, -most, most);
+    }
     for (Index i = j + 1; i < n; ++i) {
       subtract(row + i, row[i], a.view().row(i) + i, static_cast<std::size_t>(n - i));
     }

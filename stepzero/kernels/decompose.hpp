@@ -21,7 +21,9 @@ struct Svd {
 Svd svd(View<const float> m, Index count);
 inline Svd svd(View<const float> m) { return svd(m, m.rows); }
 
-// U, upper triangular, with U' U = scale^2 K, for a K that may be singular: a direction that is not there gets an empty row.
+// U, upper triangular, with U' U = scale^2 K, for a K that may be singular: a direction that is not there gets an empty row. Of a K that is
+// no Gram matrix by a little (entries off by rounding or a correction) the diagonal is kept, and products of tokens as far as their sizes
+// allow.
 Tensor<float> root(const Kernel& K, double scale);
 
 }  // namespace stepzero::kernels

@@ -2,13 +2,8 @@
 
 #include <utility>
 
-#include <cblas.h>
-
 #include "stepzero/core/parallel.hpp"
-
-// OpenBLAS holds it, and its headers say nothing of it.
-extern "C" void dsyevd_(const char* job, const char* triangle, const blasint* n, double* a, const blasint* stride, double* values,
-                        double* work, const blasint* work_size, blasint* whole_work, const blasint* whole_size, blasint* info);
+#include "stepzero/kernels/product/libraries.hpp"
 
 namespace stepzero::kernels {
 
@@ -21,7 +16,7 @@ Eigen eigen(Matrix symmetric) {
   blasint info = 0;
   const Alone alone;  // most of its steps are too small to share, and threads that wait for each other cost more
   // its columns are our rows
-  dsyevd_("V", "U", &n, out.vectors.data(), &n, out.values.data(), work.data(), &work_size, whole.data(), &whole_size, &info);
+  openblas().dsyevd("V", "U", &n, out.vectors.data(), &n, out.values.data(), work.data(), &work_size, whole.data(), &whole_size, &info);
   STEPZERO_CHECK(info == 0);
   return out;
 }

@@ -41,7 +41,7 @@ void sum_rows_along(const double* weights, const Lanes* from_cos, const Lanes* f
   }
 }
 
-void add_reals(const Lanes* cos, const Lanes* sin, const Lanes* c, const Lanes* s, const std::ptrdiff_t* begins, const std::ptrdiff_t* ends,
+void add_reals(const Lanes* cos, const Lanes* sin, const Lanes* c, const Lanes* s, const std::int64_t* begins, const std::int64_t* ends,
                double* out, std::size_t n) {
   const D d;
   for (std::size_t i = 0; i < n; ++i) {
@@ -73,8 +73,8 @@ void add_turned(const double* b, double factor, const Lanes* cos, const Lanes* s
 void sum_along(const double* weights, const Lanes* from_cos, const Lanes* from_sin, Lanes* to_cos, Lanes* to_sin, std::size_t n) {
   HWY_DYNAMIC_DISPATCH(sum_rows_along)(weights, from_cos, from_sin, to_cos, to_sin, n);
 }
-void add_real_parts(const Lanes* cos, const Lanes* sin, const Lanes* c, const Lanes* s, const std::ptrdiff_t* begins,
-                    const std::ptrdiff_t* ends, double* out, std::size_t n) {
+void add_real_parts(const Lanes* cos, const Lanes* sin, const Lanes* c, const Lanes* s, const std::int64_t* begins,
+                    const std::int64_t* ends, double* out, std::size_t n) {
   HWY_DYNAMIC_DISPATCH(add_reals)(cos, sin, c, s, begins, ends, out, n);
 }
 

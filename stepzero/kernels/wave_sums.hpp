@@ -2,6 +2,7 @@
 // Sums that several waves carry side by side, each with its cosine and its sine: the inner loops of ops/attention_sight.cpp.
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 namespace stepzero::kernels {
 
@@ -15,7 +16,7 @@ void add_turned(const double* b, double factor, const Lanes* cos, const Lanes* s
 void sum_along(const double* weights, const Lanes* from_cos, const Lanes* from_sin, Lanes* to_cos, Lanes* to_sin, std::size_t n);
 
 // out[s] += the sum over the waves of cos[-s] (c[ends[s]] - c[begins[s]]) - sin[-s] (the same of the sines)
-void add_real_parts(const Lanes* cos, const Lanes* sin, const Lanes* c, const Lanes* s, const std::ptrdiff_t* begins,
-                    const std::ptrdiff_t* ends, double* out, std::size_t n);
+void add_real_parts(const Lanes* cos, const Lanes* sin, const Lanes* c, const Lanes* s, const std::int64_t* begins,
+                    const std::int64_t* ends, double* out, std::size_t n);
 
 }  // namespace stepzero::kernels

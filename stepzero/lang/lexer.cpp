@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "stepzero/core/read_real.hpp"
 #include "stepzero/core/text.hpp"
 
 namespace stepzero::lang {
@@ -149,7 +150,7 @@ class Lexer {
     std::string plain(text_.substr(start, at_ - start));
     std::erase(plain, '_');
     const char* last = plain.data() + plain.size();
-    const auto result = t.kind == Kind::whole ? std::from_chars(plain.data(), last, t.whole) : std::from_chars(plain.data(), last, t.real);
+    const auto result = t.kind == Kind::whole ? std::from_chars(plain.data(), last, t.whole) : read_real(plain.data(), last, t.real);
     if (result.ec != std::errc() || result.ptr != last || is_letter(peek())) {
       refuse(t.place, fmt::format("\"{}\" is no number that can be held", show(plain)), "");
     }

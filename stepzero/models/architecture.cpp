@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 #include <charconv>
 
+#include "stepzero/core/read_real.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/models/own_file.hpp"
 
@@ -87,7 +88,7 @@ Expected<Index> parse_count(std::string_view text, Index low, Index high) {
 
 Expected<double> parse_number(std::string_view text, double low, double high) {
   double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto [end, error] = read_real(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !(value >= low && value <= high)) {
     return fail(fmt::format("\"{}\" is not a number from {} to {}", show(text), low, high));
   }

@@ -145,6 +145,11 @@ struct Architecture {  // NOLINT(clang-analyzer-optin.performance.Padding)
   Index image = 0;  // of vision models: pixels on a side, of a patch (ViT), and colours
   Index patch = 0;
   Index colours = 3;
+  Index frames = 0;  // of speech models: frames and channels of what the encoder reads
+  Index bands = 0;
+  bool pooled = false;    // one target for each sequence
+  Index end_id = -1;      // the token that a sequence is pooled at; -1: none
+  Index token_vocab = 0;  // of a model that classifies sequences, whose vocab then counts the classes; 0: it does not
   // Convolutional networks: stages of convolutions, then matrices.
   std::vector<Index> stages = {};  // channels of each; empty: a transformer
   Index stage_blocks = 0;          // residual blocks of a stage; 0: one convolution, its activation, a pooling

@@ -77,6 +77,13 @@ Expected<Value> ConfigKeys::state(const lang::Call& call) {
   return Value(std::string(told == nullptr ? "missing" : told->is_null() ? "null" : "given"));
 }
 
+Expected<Value> ConfigKeys::count(const lang::Call& call) {
+  const auto* name = call.values.size() == 2 ? call.values[0].get<std::string>() : nullptr;
+  if (name == nullptr) return fail("count_key takes a name and a default", "count_key(\"id2label\", 2)");
+  const json* told = find(*name);
+  return told != nullptr && told->is_structured() ? Value(static_cast<std::int64_t>(told->size())) : call.values[1];
+}
+
 Expected<Value> ConfigKeys::ignored(const lang::Call& call) {
   for (const Value& name : call.values) {
     if (name.get<std::string>() == nullptr) return fail("names of keys are expected here");

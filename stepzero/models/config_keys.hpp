@@ -22,6 +22,9 @@ class ConfigKeys {
   // "missing", "null" or "given"
   Expected<lang::Value> state(const lang::Call& call);
 
+  // count_key(name, default): how many entries an object or a list has
+  Expected<lang::Value> count(const lang::Call& call);
+
   // ignored("verbose", ...): keys that change nothing about the model
   Expected<lang::Value> ignored(const lang::Call& call);
 

@@ -15,6 +15,7 @@ bool is_function(const AnyOp& any) {
 
 void read_op(Architecture& a, const TokenEmbedding& op) {
   a.padding = op.padding;
+  a.token_vocab = op.vocab;
   a.embedding_width = op.width;
 }
 void read_op(Architecture& a, const LearnedPosition& op) {
@@ -27,7 +28,16 @@ void read_op(Architecture& a, const PatchEmbedding& op) {
   a.image = op.side;
   a.patch = op.patch;
   a.colours = op.colours;
-  a.positions = (op.side / op.patch) * (op.side / op.patch) + 1;
+  a.positions = op.tokens();
+}
+void read_op(Architecture& a, const TokenPool& op) {
+  a.pooled = true;
+  if (op.id >= 0 || op.largest) a.end_id = op.largest ? a.token_vocab - 1 : op.id;
+}
+void read_op(Architecture& a, const Probe&) { a.pooled = true; }
+void read_op(Architecture& a, const Features& op) {
+  a.frames = op.frames;
+  a.bands = op.width;
 }
 void read_op(Architecture& a, const Rotary& op) { a.rotary = op.turned; }
 void read_op(Architecture& a, const Dropout& op) { a.dropout = op.p; }
@@ -120,6 +130,9 @@ void describe_graph(Architecture& a, const Graph& graph) {
   a.activation = Activation::identity;
   a.causal = true;
   a.layers = a.decoder_layers = 0;
+  a.pooled = false;
+  a.end_id = -1;
+  a.frames = a.bands = a.token_vocab = 0;
   a.skip_scale = a.residual_scale = a.embedding_scale = a.logit_scale = a.attention_scale = 1;
   a.skip_scales.clear();
   a.residual_scales.clear();
@@ -128,7 +141,8 @@ void describe_graph(Architecture& a, const Graph& graph) {
   a.qk_norm = QkNorm::none;
   First seen;
   for (const Node& node : graph.nodes) {
-    std::visit([&](const auto& op) { read_op(a, op); }, node.op);
+    const bool heard = a.frames > 0 && std::holds_alternative<LearnedPosition>(node.op) && node.name.starts_with("encoder.");
+    if (!heard) std::visit([&](const auto& op) { read_op(a, op); }, node.op);  // frames have places of their own
     read_first(a, seen, graph, node);
     read_placement(a, graph, node);
     const Place place = place_of(node.name);
@@ -138,6 +152,7 @@ void describe_graph(Architecture& a, const Graph& graph) {
     layers = std::max(layers, place.layer);
   }
   if (a.image > 0) a.causal = false;
+  if (!a.pooled) a.token_vocab = 0;
   if (a.window > 0) {
     a.layer_types.assign(static_cast<std::size_t>(std::max<Index>(a.layers, 1)), 'f');
     for (const Node& node : graph.nodes) {

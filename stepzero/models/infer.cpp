@@ -88,7 +88,7 @@ std::optional<Role> role_of(const std::string& name, std::size_t rank) {
   lower.resize(lower.size() - 7);
   if (rank == 1) return Role::gain;
   if (rank != 2) return std::nullopt;
-  const auto* found = std::ranges::find_if(kRoles, [&](const RoleName& r) {
+  const auto found = std::ranges::find_if(kRoles, [&](const RoleName& r) {
     const bool ends = lower.ends_with(r.end) &&
                       (lower.size() == r.end.size() || !std::isalnum(static_cast<unsigned char>(lower[lower.size() - r.end.size() - 1])));
     return ends && lower.find(r.within) != lower.npos;
@@ -170,7 +170,7 @@ Inferred infer_model(const std::vector<NamedShape>& tensors) {
   const bool gpt2 = std::ranges::any_of(tensors, [](const NamedShape& t) { return t.name.ends_with("attn.c_attn.weight"); });
   if (gpt2) a.family = "gpt2";
   for (const NamedShape& t : tensors) {
-    const auto role = role_of(t.name, t.shape.size());
+    const auto role = t.role ? t.role : role_of(t.name, t.shape.size());
     const bool some =
         !t.shape.empty() && std::ranges::none_of(t.shape, [](std::uint64_t n) { return n == 0 || n > (std::uint64_t{1} << 40); });
     if (role && some) out.graph.params.push_back(param_of(t, *role, conv));

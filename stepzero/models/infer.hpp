@@ -1,6 +1,7 @@
 #pragma once
 // What tensors are, by their names and shapes alone: for checkpoints that come without a config.json.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@ namespace stepzero {
 struct NamedShape {
   std::string name;
   std::vector<std::uint64_t> shape;
+  std::optional<Role> role = {};  // as it is told; none: by its name
 };
 
 struct Inferred {
@@ -20,7 +22,7 @@ struct Inferred {
   Graph graph;                // parameters only
 };
 
-// Tensors whose name says nothing are left out.
+// Tensors whose name says nothing, and whose role is not told, are left out.
 Inferred infer_model(const std::vector<NamedShape>& tensors);
 
 // What GGUF calls a tensor of this family, for each name it has elsewhere.

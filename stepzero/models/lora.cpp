@@ -1,7 +1,6 @@
 #include "stepzero/models/lora.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <set>
@@ -10,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "stepzero/core/read_real.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/graph/role_names.hpp"
 
@@ -28,7 +28,7 @@ constexpr std::string_view all_linear = "all-linear";
 
 Expected<double> number_of(std::string_view key, std::string_view text, double least) {
   double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto [end, error] = read_real(text.data(), text.data() + text.size(), value);
   if (error == std::errc() && end == text.data() + text.size() && std::isfinite(value) && value >= least) return value;
   return fail(fmt::format("--lora: {}={} is not a number from {} on", key, show(text), least), example);
 }

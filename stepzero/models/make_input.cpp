@@ -38,9 +38,9 @@ TokenOptions token_options(const Architecture& a, const InputOptions& o) {
   return {.source = o.tokens,
           .length = o.length,
           .sequences = o.sequences,
-          .targets = o.targets.value_or(a.causal ? Targets::next : Targets::same),
+          .targets = a.pooled ? Targets::same : o.targets.value_or(a.causal ? Targets::next : Targets::same),
           .seed = o.seed,
-          .vocab = a.vocab,
+          .vocab = a.token_vocab > 0 ? a.token_vocab : a.vocab,
           .positions = a.positions,
           .padding = a.padding};
 }
@@ -62,18 +62,18 @@ Expected<void> add_encoder(const Architecture& a, const InputOptions& o, Batch& 
   return {};
 }
 
-Expected<std::vector<float>> read_pixels(const std::string& path, Index image) {
+Expected<std::vector<float>> read_floats(const std::string& path, Index one, const char* what, const char* shape) {
   auto text = read_text(path, std::uint64_t{1} << 32);
   if (!text) return std::unexpected(text.error());
   const auto bytes = static_cast<Index>(text->size());
-  if (bytes == 0 || bytes % (4 * image) != 0) {
-    return fail(fmt::format("{}: {} bytes are not a whole number of images of {} floats", show(path), bytes, image),
-                "little-endian float32, [images][colours][height][width]");
+  if (bytes == 0 || bytes % (4 * one) != 0) {
+    return fail(fmt::format("{}: {} bytes are not a whole number of {}s of {} floats", show(path), bytes, what, one),
+                fmt::format("little-endian float32, {}", shape));
   }
   std::vector<float> pixels(text->size() / 4);
   std::memcpy(pixels.data(), text->data(), text->size());
   for (std::size_t i = 0; i < pixels.size(); ++i) {
-    if (!std::isfinite(pixels[i])) return fail(fmt::format("{}: byte {}: {} is no pixel", show(path), 4 * i, pixels[i]));
+    if (!std::isfinite(pixels[i])) return fail(fmt::format("{}: byte {}: {} is no number", show(path), 4 * i, pixels[i]));
   }
   return pixels;
 }
@@ -99,7 +99,7 @@ Expected<Batch> make_images(const Architecture& a, const InputOptions& o) {
     batch.pixels.resize(static_cast<std::size_t>(batch.sequences * image));
     fill(Distribution::normal(1), make_stream(o.seed, "pixels"), 0, std::span<float>(batch.pixels));
   } else {
-    auto pixels = read_pixels(o.pixels, image);
+    auto pixels = read_floats(o.pixels, image, "image", "[images][colours][height][width]");
     if (!pixels) return std::unexpected(pixels.error());
     batch.sequences = static_cast<Index>(pixels->size()) / image;
     if (o.sequences > batch.sequences) {
@@ -112,24 +112,67 @@ Expected<Batch> make_images(const Architecture& a, const InputOptions& o) {
   auto labels = read_labels({.source = o.labels, .sequences = batch.sequences, .seed = o.seed, .vocab = a.vocab});
   if (!labels) return std::unexpected(labels.error());
   batch.ids.assign(static_cast<std::size_t>(batch.tokens()), 0);
+  if (a.pooled) {
+    batch.targets = std::move(*labels);
+    return batch;
+  }
   batch.targets.assign(static_cast<std::size_t>(batch.tokens()), -1);  // of a ViT the class token alone is scored
   for (Index i = 0; i < batch.sequences; ++i)
     batch.targets[static_cast<std::size_t>(i * batch.length)] = (*labels)[static_cast<std::size_t>(i)];
   return batch;
 }
 
+// Tokens of which each sequence has one label. A file's lines are inputs alone.
+Expected<Batch> make_classified(const Architecture& a, const InputOptions& o) {
+  TokenOptions t = token_options(a, o);
+  t.alone = true;
+  auto batch = make_batch(t);
+  if (!batch) return batch;
+  for (Index end = batch->length; a.end_id >= 0 && is_drawn(o.tokens) && end <= batch->tokens(); end += batch->length) {
+    batch->ids[static_cast<std::size_t>(end - 1)] = static_cast<std::int32_t>(a.end_id);
+  }
+  auto labels = read_labels({.source = o.labels, .sequences = batch->sequences, .seed = o.seed, .vocab = a.vocab});
+  if (!labels) return std::unexpected(labels.error());
+  batch->targets = std::move(*labels);
+  return batch;
+}
+
+// What the encoder of a speech model hears.
+Expected<void> add_features(const Architecture& a, const InputOptions& o, Batch& batch) {
+  const Index one = a.bands * a.frames;
+  batch.features.resize(static_cast<std::size_t>(batch.sequences * one));
+  if (o.features.empty()) {
+    fill(Distribution::normal(1), make_stream(o.seed, "features"), 0, std::span<float>(batch.features));
+    return {};
+  }
+  auto features = read_floats(o.features, one, "sequence", "[sequences][channels][frames]");
+  if (!features) return std::unexpected(features.error());
+  if (features->size() != batch.features.size()) {
+    return fail(fmt::format("{}: it holds {} sequences of {} x {}, the batch has {}", show(o.features), std::ssize(*features) / one,
+                            a.bands, a.frames, batch.sequences));
+  }
+  batch.features = std::move(*features);
+  return {};
+}
+
 }  // namespace
 
 Expected<Batch> make_input(const Architecture& a, const InputOptions& o) {
   const auto unused = [&](const std::string& given, const char* flag, bool used) { return !given.empty() && !used ? flag : nullptr; };
-  for (const char* flag : {unused(o.encoder_tokens, "--encoder-tokens", a.decoder_layers > 0), unused(o.pixels, "--pixels", a.image > 0),
-                           unused(o.labels, "--labels", a.image > 0)}) {
+  for (const char* flag :
+       {unused(o.encoder_tokens, "--encoder-tokens", a.decoder_layers > 0 && a.frames == 0), unused(o.pixels, "--pixels", a.image > 0),
+        unused(o.labels, "--labels", a.image > 0 || a.pooled), unused(o.features, "--features", a.frames > 0)}) {
     if (flag != nullptr) return fail(fmt::format("{}: {} is not for this model", show(a.name), flag));
   }
   if (auto done = check_router(a); !done) return std::unexpected(done.error());
   if (a.image > 0) return make_images(a, o);
+  if (a.pooled) return make_classified(a, o);
   auto batch = make_batch(token_options(a, o));
   if (!batch || a.decoder_layers == 0) return batch;
+  if (a.frames > 0) {
+    if (auto done = add_features(a, o, *batch); !done) return std::unexpected(done.error());
+    return batch;
+  }
   if (auto done = add_encoder(a, o, *batch); !done) return std::unexpected(done.error());
   return batch;
 }

@@ -13,6 +13,7 @@ struct InputOptions {
   std::string encoder_tokens = {};      // likewise, of an encoder-decoder; empty: drawn as `tokens` are
   std::string pixels = {};              // a file of floats, [images][colours][height][width]; empty: drawn from N(0, 1)
   std::string labels = {};              // a file of numbers; empty: drawn
+  std::string features = {};            // a file of floats, [sequences][channels][frames]; empty: drawn from N(0, 1)
   Index length = 0;                     // 0: the file's, or 128
   Index sequences = 0;                  // 0: the file's, or 1
   std::optional<Targets> targets = {};  // none: the next token, or the same one where attention is not causal

@@ -4,7 +4,6 @@
 #include <array>
 #include <cctype>
 #include <cstdio>
-#include <filesystem>
 #include <set>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "stepzero/graph/graph_json.hpp"
 #include "stepzero/io/file.hpp"
 #include "stepzero/io/json.hpp"
+#include "stepzero/io/paths.hpp"
 #include "stepzero/models/family.hpp"
 #include "stepzero/models/family_alias.hpp"
 #include "stepzero/models/family_file.hpp"
@@ -46,10 +46,53 @@ Expected<nlohmann::json> text_model(nlohmann::json config, const std::string& fi
   return config;
 }
 
+// Python writes numbers that are not finite as words, which are no JSON: infinity becomes a number that is as good as it.
+std::string finite_numbers(std::string_view text) {
+  constexpr std::string_view word = "Infinity";
+  std::string out;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"' && (i == 0 || text[i - 1] != '\\')) quoted = !quoted;
+    if (!quoted && text.substr(i).starts_with(word)) {
+      out += "1e300";
+      i += word.size() - 1;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+// Which tower of a model of images and texts: that of its class, if it has one.
+Expected<nlohmann::json> tower(nlohmann::json config, const std::string& file) {
+  const auto type = config.is_object() ? config.find("model_type") : config.end();
+  if (!config.is_object() || type == config.end() || (*type != "clip" && *type != "siglip")) return config;
+  const auto name = type->get<std::string>();
+  const auto classes = config.find("architectures");
+  const std::string of_class = classes != config.end() && classes->is_array() && !classes->empty() && classes->front().is_string()
+                                   ? classes->front().get<std::string>()
+                                   : "";
+  if (!of_class.ends_with("ForImageClassification") || !config.contains("vision_config") || !config["vision_config"].is_object()) {
+    return fail(fmt::format("{}: a {} model has two towers, and one loss for both, which is not run", show(file), name),
+                fmt::format("give one tower: its vision_config or text_config as a file, with \"model_type\": \"{}_vision_model\" or "
+                            "\"{}_text_model\"",
+                            name, name));
+  }
+  nlohmann::json inner = config["vision_config"];
+  inner["model_type"] = name + "_vision_model";
+  for (const char* shared : {"architectures", "id2label", "num_labels", "initializer_factor"}) {
+    if (config.contains(shared) && !inner.contains(shared)) inner[shared] = config[shared];
+  }
+  return inner;
+}
+
 Expected<Architecture> import(std::string_view text, const std::string& file, std::string_view like) {
-  auto parsed = parse_json(text, file);
+  const std::string numbers = text.contains("Infinity") ? finite_numbers(text) : std::string();
+  auto parsed = parse_json(numbers.empty() ? text : std::string_view(numbers), file);
   if (!parsed) return std::unexpected(parsed.error());
-  auto config = text_model(std::move(*parsed), file);
+  auto config = tower(std::move(*parsed), file);
+  if (!config) return std::unexpected(config.error());
+  config = text_model(std::move(*config), file);
   if (!config) return std::unexpected(config.error());
   const std::string own = config->is_object()
                               ? config->value("model_type", nlohmann::json()).is_string() ? (*config)["model_type"].get<std::string>() : ""
@@ -97,8 +140,10 @@ namespace {
 
 constexpr std::size_t most_text = std::size_t{64} << 20;
 constexpr const char* input_name = "standard input";
+constexpr const char* text_name = "the text";
 
 bool is_input(const std::string& model) { return model == "-" || model == "/dev/stdin"; }
+bool is_text(const std::string& model) { return model.starts_with('{') || model.contains('\n'); }
 
 // Standard input, read once: whoever asks again gets the same.
 Expected<std::string> read_input() {
@@ -118,8 +163,9 @@ Expected<std::string> read_input() {
 
 // The text of a config.json, and where it lies.
 struct Found {
-  std::string text;
-  std::filesystem::path path;
+  std::string text, path;
+
+  [[nodiscard]] bool has_path() const { return path != input_name && path != text_name; }
 };
 
 Expected<Found> find_config(const std::string& model, const std::vector<std::string>& known) {
@@ -128,21 +174,21 @@ Expected<Found> find_config(const std::string& model, const std::vector<std::str
     if (!text) return std::unexpected(text.error());
     return Found{std::move(*text), input_name};
   }
-  std::error_code ignored;
-  std::filesystem::path path = model;
-  if (std::filesystem::is_directory(path, ignored)) {
-    path /= "config.json";
-    if (!std::filesystem::exists(path, ignored))
+  if (is_text(model)) return Found{model, text_name};
+  std::string path = model;
+  if (is_directory(path)) {
+    path = join_path(path, "config.json");
+    if (!exists(path))
       return fail(fmt::format("{}: a directory without a config.json", show(model)),
                   "name the directory of a checkpoint, or a config.json itself");
   }
-  if (!std::filesystem::exists(path, ignored)) {
+  if (!exists(path)) {
     const std::string near = closest(model, known);
     return fail(fmt::format("unknown model \"{}\": neither a preset nor a file{}", show(model),
                             near.empty() ? "" : fmt::format("; did you mean {}?", near)),
                 fmt::format("presets are {}; or give a config.json or the directory that holds it", fmt::join(known, ", ")));
   }
-  auto text = read_text(path.string(), most_text);
+  auto text = read_text(path, most_text);
   if (!text) return std::unexpected(text.error());
   return Found{std::move(*text), std::move(path)};
 }
@@ -157,18 +203,17 @@ enum class Form : std::uint8_t { config, text, graph, carried };
 
 // A config.json, a text of the language, a canonical graph, or a config.json that carries such a text (what init writes).
 Form form_of(const Found& found) {
-  if (found.path.extension() == ".py") return Form::text;
+  if (found.path.ends_with(".py")) return Form::text;
   const std::string_view text = found.text;
   const std::size_t first = std::min(text.find_first_not_of(" \t\r\n"), text.size());
   const std::string_view head = text.substr(first, 4096);
-  if (found.path == input_name && !head.empty() && (std::isalpha(static_cast<unsigned char>(head[0])) != 0 || head[0] == '#'))
-    return Form::text;
+  if (!found.has_path() && !head.empty() && (std::isalpha(static_cast<unsigned char>(head[0])) != 0 || head[0] == '#')) return Form::text;
   const auto says = [&](const char* schema) { return head.starts_with('{') && head.contains(fmt::format("\"{}\"", schema)); };
   return says(graph_schema) ? Form::graph : says(carried_schema) ? Form::carried : Form::config;
 }
 
 Expected<Architecture> load_carried(const Found& found) {
-  const std::string file = found.path.string();
+  const std::string& file = found.path;
   const auto config = parse_json(found.text, file);
   if (!config) return std::unexpected(config.error());
   if (!config->contains("architecture") || !(*config)["architecture"].is_string()) {
@@ -185,8 +230,19 @@ Expected<Architecture> load_carried(const Found& found) {
 
 Expected<Architecture> load_own(const Found& found, Form form) {
   if (form == Form::carried) return load_carried(found);
-  if (form == Form::text) return load_text(found.text, found.path.string());
-  return load_graph(found.text, found.path.string());
+  if (form == Form::text) return load_text(found.text, found.path);
+  return load_graph(found.text, found.path);
+}
+
+}  // namespace
+
+namespace {
+
+// That of its folder, or its own.
+std::string name_of(const std::string& path) {
+  const std::string_view file = file_name(path);
+  if (file == "config.json") return std::string(file_name(folder_of(absolute_path(path))));
+  return std::string(file.substr(0, std::max<std::size_t>(file.rfind('.'), 1)));
 }
 
 }  // namespace
@@ -206,20 +262,13 @@ Expected<Architecture> load_model(const std::string& model, std::string_view lik
   }
   const auto config = find_config(model, known);
   if (!config) return std::unexpected(config.error());
-  const std::filesystem::path& path = config->path;
+  const std::string& path = config->path;
   if (const Form form = form_of(*config); form != Form::config) {
     if (like.empty()) return load_own(*config, form);
-    return fail(fmt::format("{}: --like reads a config.json, and this is a file of its own", show(path.string())));
+    return fail(fmt::format("{}: --like reads a config.json, and this is a file of its own", show(path)));
   }
-  auto a = import(config->text, path.string(), like);
-  if (a && is_input(model)) {
-    a->name = a->family;
-  } else if (a) {
-    std::error_code ignored;
-    const auto absolute = std::filesystem::absolute(path, ignored);
-    a->name =
-        path.filename() == "config.json" && absolute.has_parent_path() ? absolute.parent_path().filename().string() : path.stem().string();
-  }
+  auto a = import(config->text, path, like);
+  if (a) a->name = config->has_path() ? name_of(path) : a->family;
   return a;
 }
 
@@ -230,8 +279,9 @@ Expected<nlohmann::ordered_json> model_config(const std::string& model) {
   const auto config = find_config(model, {});
   if (!config) return std::unexpected(config.error());
   if (form_of(*config) == Form::text) return nlohmann::ordered_json{{"schema", carried_schema}, {"architecture", config->text}};
-  if (auto checked = parse_json(config->text, config->path.string()); !checked) return std::unexpected(checked.error());
-  return nlohmann::ordered_json::parse(config->text);
+  const std::string text = finite_numbers(config->text);
+  if (auto checked = parse_json(text, config->path); !checked) return std::unexpected(checked.error());
+  return nlohmann::ordered_json::parse(text);
 }
 
 }  // namespace stepzero

@@ -1,5 +1,6 @@
 #pragma once
 // MODEL on the command line: a preset's name, a config.json, a directory that holds one, or a file of its own (own_file.hpp).
+// A model that begins with { or has more than one line is the text of such a file.
 #include <span>
 #include <string>
 #include <string_view>

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "stepzero/core/read_real.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/graph/check.hpp"
 #include "stepzero/graph/graph_json.hpp"
@@ -55,7 +56,7 @@ Expected<Value> read_value(std::string_view text, const Value& like) {
   std::int64_t whole = 0;
   const bool is_whole = std::from_chars(text.data(), last, whole).ptr == last && !text.empty();
   double real = 0;
-  const auto read = std::from_chars(text.data(), last, real);
+  const auto read = read_real(text.data(), last, real);
   const bool is_real = read.ec == std::errc() && read.ptr == last && !text.empty() && std::isfinite(real);
   if (like.get<std::int64_t>() != nullptr)
     return is_whole ? Expected<Value>(Value(whole)) : fail(fmt::format("\"{}\" is no whole number", show(text)));

@@ -85,6 +85,7 @@ void Words::define_keys() {
   reads("key", &ConfigKeys::key);
   reads("_key_state", &ConfigKeys::state);
   reads("ignored", &ConfigKeys::ignored);
+  reads("count_key", &ConfigKeys::count);
 }
 
 // arch("name", width=768, ...): each size is a name of the file, and a key of --set.

@@ -17,6 +17,8 @@
 // Pull       Gv = E[A' G A],  Gq = c^2 dk G o E tr(P_t Kv P_s Kk),  P_t = diag(A_t) - A_t A_t'              (11)
 //            Gk = c^2 dk E sum_ts Kq_ts G_ts P_t Kv P_s                     (12)
 //            by series in the score variance where it is small, else from sampled heads: ops/attention_series.cpp, attention_sampler.cpp
+// Sinks      with a learned number s_h a head: z_i = ln(exp(s_h) + sum_j exp(Z_ij)), so that weights sum to less than 1          (13)
+//            ds_h = -sum of dZ_ij                                           (14)
 // Assumes    q, k, v Gaussian given their kernels; dy independent of them
 // Derived in docs/derivations/attention.md
 #include <algorithm>
@@ -57,17 +59,22 @@ struct Attention {
   std::vector<double> alibi = {};  // one slope a head; empty: none
   Index buckets = 0;               // rows of R: distances that share a learned bias; 0: none
   Index farthest = 128;            // distances from here on are in the last bucket
-  bool cross = false;              // keys and values belong to other tokens than the queries
+  bool cross = false;              // keys and values belong to other tokens than the queries, which may be more or fewer
+  Index chunk = 0;                 // a query sees keys of its own stretch of so many tokens; 0: there are none
+  bool sinks = false;              // each head has a learned score that no value belongs to
 
   [[nodiscard]] int inputs() const { return 3; }
   [[nodiscard]] Index channels() const { return heads * value_dim; }
-  [[nodiscard]] Index keep() const { return heads * kept; }
+  [[nodiscard]] Index keep() const { return heads * kept(); }
   [[nodiscard]] std::optional<ChannelLaw> channel_law() const {
-    if (cross || buckets > 0) return {};
+    if (cross || buckets > 0 || sinks) return {};
     return ChannelLaw{.wants_law = true};
   }
   [[nodiscard]] std::vector<ParamShape> params() const {
-    return buckets > 0 ? std::vector<ParamShape>{{buckets, heads, buckets, heads}} : std::vector<ParamShape>{};
+    std::vector<ParamShape> list;
+    if (buckets > 0) list.push_back({buckets, heads, buckets, heads});
+    if (sinks) list.push_back({1, heads, 1, heads});
+    return list;
   }
 
   template <class S>
@@ -81,19 +88,22 @@ struct Attention {
     // Query heads that share a key head each fill a gradient of their own; the sum comes after, in fixed order.
     const bool own_k = group > 1 || !p.dx[1].wanted();
     const bool own_v = group > 1 || !p.dx[2].wanted();
-    Tensor<S> k_memory(own_k ? p.dy.rows : 0, heads * key_dim);
-    Tensor<S> v_memory(own_v ? p.dy.rows : 0, heads * value_dim);
+    Tensor<S> k_memory(own_k ? p.x[1].rows : 0, heads * key_dim);
+    Tensor<S> v_memory(own_v ? p.x[2].rows : 0, heads * value_dim);
     const View<S> dk = own_k ? k_memory.view() : p.dx[1].d;
     const View<S> dv = own_v ? v_memory.view() : p.dx[2].d;
     if (own_k || !p.dx[1].add) clear(dk);
     if (own_v || !p.dx[2].add) clear(dv);
     Tensor<S> dr(buckets > 0 ? p.batch.sequences : 0, heads * buckets);  // each sequence's own
     if (buckets > 0) clear(dr.view());
+    Tensor<S> ds(sinks ? p.batch.sequences : 0, heads);
+    if (sinks) clear(ds.view());
     parallel_for(p.batch.sequences * heads, [&](Index item) {
       const Index b = item / heads, h = item % heads;
-      backward_head(p, b, h, dk, dv, buckets > 0 ? dr.view().row(b) + h * buckets : nullptr);
+      backward_head(p, b, h, dk, dv, buckets > 0 ? dr.view().row(b) + h * buckets : nullptr, sinks ? ds.view().row(b) + h : nullptr);
     });
     if (buckets > 0 && p.dtheta[0].wanted()) sum_sequences(View<const S>(dr), p.dtheta[0]);
+    if (sinks && p.dtheta.back().wanted()) sum_sinks(View<const S>(ds), p.dtheta.back());
     if (group > 1) {
       sum_group(View<const S>(dk), p.dx[1], key_dim);
       sum_group(View<const S>(dv), p.dx[2], value_dim);
@@ -105,10 +115,10 @@ struct Attention {
     double mean = 0, deviations = 0, pairs = 0;  // merged row by row: nothing cancels
     AttentionSummary out;
     for (Index t = 0; t < keep_.rows; ++t) {
-      const Range see = visible(batch.position(t), batch.length);
-      const double n = static_cast<double>(see.end - see.begin);
+      const Range see = cross ? Range{0, 0} : visible(batch.position(t), batch.length);
       for (Index h = 0; h < heads; ++h) {
-        const S* row = keep_.row(t) + h * kept;
+        const S* row = keep_.row(t) + h * kept();
+        const double n = cross ? value_of(row[5]) : static_cast<double>(see.end - see.begin);
         const double delta = static_cast<double>(row[1]) - mean;
         deviations += static_cast<double>(row[2]) + delta * delta * n * pairs / (pairs + n);
         mean += delta * n / (pairs + n);
@@ -137,11 +147,11 @@ struct Attention {
   // For those who hold one head themselves: a row of scores over a whole sequence (already scaled) to its weights, and the
   // five kept numbers; `slope`, where a softcap asks for it, receives f'(S).
   template <class S>
-  void weights(S* row, S* kept_row, Index i, Index length, S* slope, View<const S> table = {}) const {
+  void weights(S* row, S* kept_row, Index i, Index length, S* slope, View<const S> table = {}, const S* sink = nullptr) const {
     const Range see = visible(i, length);
     clear_outside(row, length, see.begin, see.end);
     if (slope != nullptr) std::fill_n(slope, length, S(0));
-    softmax_row(row + see.begin, kept_row, i, see, 0, table, slope != nullptr ? slope + see.begin : nullptr);
+    softmax_row(row + see.begin, kept_row, i, see, 0, table, sink, slope != nullptr ? slope + see.begin : nullptr);
   }
   // In: weights a, d = dA. Out: d = dS.
   template <class S>
@@ -169,12 +179,13 @@ struct Attention {
   };
   // Keys that query i sees, within its sequence.
   [[nodiscard]] Range visible(Index i, Index length) const {
+    if (chunk > 0) return {i / chunk * chunk, causal ? i + 1 : std::min(length, (i / chunk + 1) * chunk)};
     return {window > 0 ? std::max<Index>(0, i - window + 1) : 0, causal ? i + 1 : window > 0 ? std::min(length, i + window) : length};
   }
 
  private:
-  static constexpr Index kept = 5;
-  static constexpr Index block = 64;  // queries handled at once
+  [[nodiscard]] Index kept() const { return cross ? 6 : 5; }  // of attention to other tokens also how many they are
+  static constexpr Index block = 64;                          // queries handled at once
 
   // One block of queries of one head: its views, and the union [keys.begin, keys.end) of what they see.
   template <class S>
@@ -187,13 +198,13 @@ struct Attention {
 
   template <class S, class Body>
   void for_each_block(const Batch& batch, std::span<const View<const S>> x, Index b, Index h, const Body& body) const {
-    const Index length = batch.length;
+    const Index queries = x[0].rows / batch.sequences, length = x[1].rows / batch.sequences;
     const Index g = h / (heads / kv_heads);
-    const View<const S> q = x[0].block(b * length, length, h * key_dim, key_dim);
+    const View<const S> q = x[0].block(b * queries, queries, h * key_dim, key_dim);
     const View<const S> k = x[1].block(b * length, length, g * key_dim, key_dim);
     const View<const S> v = x[2].block(b * length, length, g * value_dim, value_dim);
-    for (Index i0 = 0; i0 < length; i0 += block) {
-      const Index rows = std::min(block, length - i0);
+    for (Index i0 = 0; i0 < queries; i0 += block) {
+      const Index rows = std::min(block, queries - i0);
       const Range keys = {visible(i0, length).begin, visible(i0 + rows - 1, length).end};
       const Index n = keys.end - keys.begin;
       body(Piece<S>{q.slice(i0, rows), k.slice(keys.begin, n), v.slice(keys.begin, n), i0, rows, keys, h});
@@ -215,7 +226,7 @@ struct Attention {
     for (Index j = 0; buckets > 0 && j < n; ++j) s[j] += table(bucket(see.begin + j - i), h);
   }
 
-  [[nodiscard]] bool bends() const { return softcap > 0 || !alibi.empty() || buckets > 0; }
+  [[nodiscard]] bool bends() const { return softcap > 0 || !alibi.empty() || buckets > 0 || sinks; }
 
   template <class S>
   static void clear_outside(S* row, Index columns, Index begin, Index end) {
@@ -225,44 +236,50 @@ struct Attention {
 
   template <class S>
   void forward_head(const Down<S>& p, Index b, Index h) const {
-    Tensor<S> memory(block, p.batch.length);
+    const Index queries = p.y.rows / p.batch.sequences, length = p.x[1].rows / p.batch.sequences;
+    const S* sink = sinks ? p.theta.back().row(0) + h : nullptr;
+    Tensor<S> memory(block, length);
     for_each_block<S>(p.batch, p.x, b, h, [&](const Piece<S>& piece) {
       const View<S> a(memory.data(), piece.rows, piece.keys.end - piece.keys.begin);
       gemm(Trans::no, Trans::yes, S(scale), piece.q, piece.k, S(0), a);  // (1)
       for (Index r = 0; r < piece.rows; ++r) {
         const Index i = piece.i0 + r;
-        const Range see = visible(i, p.batch.length);
+        const Range see = visible(i, length);
         clear_outside(a.row(r), a.cols, see.begin - piece.keys.begin, see.end - piece.keys.begin);
-        softmax_row(a.row(r) + (see.begin - piece.keys.begin), p.keep.row(b * p.batch.length + i) + h * kept, i, see, h, table_of(p));
+        S* keep_row = p.keep.row(b * queries + i) + h * kept();
+        softmax_row(a.row(r) + (see.begin - piece.keys.begin), keep_row, i, see, h, table_of(p), sink);
       }
       gemm(Trans::no, Trans::no, S(1), View<const S>(a), piece.v, S(0),
-           p.y.block(b * p.batch.length + piece.i0, piece.rows, h * value_dim, value_dim));  // (4)
+           p.y.block(b * queries + piece.i0, piece.rows, h * value_dim, value_dim));  // (4)
     });
   }
 
   // Scores to weights, for the visible keys; fills the five kept numbers.
   template <class S>
-  void softmax_row(S* s, S* kept_row, Index i, Range see, Index h, View<const S> table, S* slope = nullptr) const {
+  void softmax_row(S* s, S* kept_row, Index i, Range see, Index h, View<const S> table, const S* sink, S* slope = nullptr) const {
     using std::log;
     const Index n = see.end - see.begin;
     const RowSpread<S> spread = spread_row(s, n);
     kept_row[1] = spread.mean;
     kept_row[2] = spread.deviations;
     bend_row(s, slope, i, see, h, table);  // (2)
-    const S top = bends() ? max_row(s, n) : spread.top;
+    if (cross) kept_row[5] = S(static_cast<double>(n));
+    S top = bends() ? max_row(s, n) : spread.top;
+    if (sink != nullptr && *sink > top) top = *sink;
     // entropy = z - sum_j A_j Z_j, from sums of exp(Z - top) and (Z - top) exp(Z - top) while the row is hot
     const auto [total, moment, squares] = exp_sums_row(s, top, n);
-    const S inverse = S(1) / total;
+    const S all = sink != nullptr ? total + exp(*sink - top) : total;  // (13)
+    const S inverse = S(1) / all;
     scale_row(s, inverse, n);  // (3)
-    kept_row[0] = top + log(total);
-    kept_row[3] = log(total) - moment * inverse;
+    kept_row[0] = top + log(all);
+    kept_row[3] = (sink != nullptr ? log(all) * total * inverse : log(all)) - moment * inverse;
     kept_row[4] = squares * inverse * inverse;
   }
 
   template <class S>
-  void backward_head(const Up<S>& p, Index b, Index h, View<S> dk_all, View<S> dv_all, S* dr) const {
-    const Index length = p.batch.length;
-    const Index start = b * length;
+  void backward_head(const Up<S>& p, Index b, Index h, View<S> dk_all, View<S> dv_all, S* dr, S* ds) const {
+    const Index length = p.x[1].rows / p.batch.sequences;
+    const Index start = b * (p.dy.rows / p.batch.sequences), first = b * length;
     Tensor<S> a_memory(block, length), d_memory(block, length), slope_memory(softcap > 0 ? block : 0, length);
     for_each_block<S>(p.batch, p.x, b, h, [&](const Piece<S>& piece) {
       const Index n = piece.keys.end - piece.keys.begin;
@@ -277,13 +294,13 @@ struct Attention {
         clear_outside(a.row(r), n, offset, see.end - piece.keys.begin);
         clear_outside(d.row(r), n, offset, see.end - piece.keys.begin);
         S* slope = softcap > 0 ? slope_memory.view().row(r) : nullptr;
-        const S z = p.keep(start + piece.i0 + r, h * kept);
-        backward_row(a.row(r) + offset, d.row(r) + offset, slope, z, piece.i0 + r, see, h, table_of(p), dr);
+        const S z = p.keep(start + piece.i0 + r, h * kept());
+        backward_row(a.row(r) + offset, d.row(r) + offset, slope, z, piece.i0 + r, see, h, table_of(p), dr, ds);
       }
       gemm(Trans::yes, Trans::no, S(1), View<const S>(a), dy, S(1),
-           dv_all.block(start + piece.keys.begin, n, h * value_dim, value_dim));  // (5)
+           dv_all.block(first + piece.keys.begin, n, h * value_dim, value_dim));  // (5)
       gemm(Trans::yes, Trans::no, S(scale), View<const S>(d), piece.q, S(1),
-           dk_all.block(start + piece.keys.begin, n, h * key_dim, key_dim));  // (9)
+           dk_all.block(first + piece.keys.begin, n, h * key_dim, key_dim));  // (9)
       if (const auto& dq = p.dx[0]; dq.wanted()) {
         gemm(Trans::no, Trans::no, S(scale), View<const S>(d), piece.k, dq.beta(),
              dq.d.block(start + piece.i0, piece.rows, h * key_dim, key_dim));  // (9)
@@ -291,12 +308,18 @@ struct Attention {
     });
   }
 
-  // In: a = scores, d = dA. Out: a = A, d = dS; dr, where there is a table, grows by its gradient.
+  // In: a = scores, d = dA. Out: a = A, d = dS; dr, where there is a table, and ds, where there is a sink, grow by their gradients.
   template <class S>
-  void backward_row(S* a, S* d, S* slope, S z, Index i, Range see, Index h, View<const S> table, S* dr) const {
+  void backward_row(S* a, S* d, S* slope, S z, Index i, Range see, Index h, View<const S> table, S* dr, S* ds) const {
     const Index n = see.end - see.begin;
-    bend_row(a, slope, i, see, h, table);                                                 // (2)
-    softmax_up_row(a, d, z, n);                                                           // (3), (7)
+    bend_row(a, slope, i, see, h, table);  // (2)
+    if (ds != nullptr) {
+      exp_row(a, z, a, n);
+      through_softmax(a, d, static_cast<const S*>(nullptr), n);
+      for (Index j = 0; j < n; ++j) *ds -= d[j];  // (14)
+    } else {
+      softmax_up_row(a, d, z, n);  // (3), (7)
+    }
     for (Index j = 0; dr == nullptr && slope != nullptr && j < n; ++j) d[j] *= slope[j];  // (8)
     for (Index j = 0; dr != nullptr && j < n; ++j) {
       dr[bucket(see.begin + j - i)] += d[j];  // (8)
@@ -318,6 +341,15 @@ struct Attention {
         for (Index b = 0; b < own.rows; ++b) sum += own(b, h * buckets + u);
         store(into, u, h, sum);
       }
+    }
+  }
+
+  template <class S>
+  void sum_sinks(View<const S> own, const Into<S>& into) const {
+    for (Index h = 0; h < heads; ++h) {
+      S sum = S(0);
+      for (Index b = 0; b < own.rows; ++b) sum += own(b, h);
+      store(into, 0, h, sum);
     }
   }
 

@@ -20,6 +20,7 @@ HeadMaker::HeadMaker(const Attention& op, const Batch& batch, std::span<const Do
       one_(op) {
   one_.heads = one_.kv_heads = 1;
   if (op.buckets > 0) bias_ = theta[0];
+  if (op.sinks) sink_ = theta.back();
   if (apart()) queries_.emplace(stem_, stem_.f.noise, batch.length, draws.place + (1ULL << 32));
 }
 
@@ -34,9 +35,14 @@ HeadMaker::Head HeadMaker::head(Index i) const {
          Tensor<float>(tokens_, one_.keep()),
          one_,
          normals(op_.buckets, 1, "bias", stream_of_query(i)),
+         0,
          {}};
   for (Index u = 0; u < op_.buckets; ++u) {
     h.table(u, 0) = static_cast<float>(bias_.mean + std::sqrt(bias_.variance) * static_cast<double>(h.table(u, 0)));
+  }
+  if (op_.sinks) {
+    const auto z = static_cast<double>(normals(1, 1, "sink", stream_of_query(i))(0, 0));
+    h.sink = static_cast<float>(sink_.mean + std::sqrt(sink_.variance) * z);
   }
   if (!op_.alibi.empty() && draws_.of_one()) {
     h.op.alibi = {op_.alibi[static_cast<std::size_t>(i)]};
@@ -56,7 +62,7 @@ HeadMaker::Head HeadMaker::head(Index i) const {
   }
   for (Index t = 0; t < tokens_; ++t)
     h.op.weights(h.a.view().row(t), h.keep.view().row(t), batch_.position(t), batch_.length, slope_row(h, t),
-                 View<const float>(h.table.view()));
+                 View<const float>(h.table.view()), op_.sinks ? &h.sink : nullptr);
   return h;
 }
 
@@ -76,12 +82,13 @@ Tensor<float> HeadMaker::mixed(const Head& h) const {
 void HeadMaker::reach(const Head& h, const Tensor<float>& up, const Tensor<float>& field, const OutputProjection& projection,
                       Reached& to) const {
   gram(to_values(h, up), to.gv);
-  // the softmax takes out what all values share, and without a cap what all keys share: floats could not
-  const bool capped = h.slope.rows() > 0;
-  const Tensor<float> keys = capped ? Tensor<float>() : centred(h.k, batch_);
-  const GivenHead given{whole(h.a, batch_), capped ? whole(by_entry(h.a, h.slope), batch_) : Tensor<float>(), h.q, capped ? h.k : keys,
+  // the softmax takes out what all values share, and without a cap what all keys share: floats could not. Where a sink takes a part of
+  // the weights nothing is taken out.
+  const bool capped = h.slope.rows() > 0, plain = capped || op_.sinks;
+  const Tensor<float> keys = plain ? Tensor<float>() : centred(h.k, batch_);
+  const GivenHead given{whole(h.a, batch_), capped ? whole(by_entry(h.a, h.slope), batch_) : Tensor<float>(), h.q, plain ? h.k : keys,
                         static_cast<float>(op_.scale)};
-  expected_grams(given, gram(centred(h.values(), batch_)), field, to.gq, to.gk);
+  expected_grams(given, op_.sinks ? gram(h.values()) : gram(centred(h.values(), batch_)), field, to.gq, to.gk);
   if (projection.active) take_out_along(given, gram(h.values()), projection.along, projection.others, field, to.gq, to.gk);
 }
 
@@ -128,6 +135,7 @@ HeadMaker::Sides HeadMaker::to_scores(const Head& h, const Tensor<float>& up, In
   Sides out{Tensor<float>(tokens_, op_.key_dim), Tensor<float>(tokens_, op_.key_dim)};
   const auto c = static_cast<float>(op_.scale);
   std::vector<double> bias(static_cast<std::size_t>(op_.buckets), 0.0);
+  double sink = 0;
   for (Index b = 0; b < batch_.sequences; ++b) {
     gemm(Trans::no, Trans::yes, 1.0F, of(dy, b), of(h.values(), b), 0.0F, rows(d, b));
     for (Index t = b * batch_.length; t < (b + 1) * batch_.length; ++t) {
@@ -135,11 +143,13 @@ HeadMaker::Sides HeadMaker::to_scores(const Head& h, const Tensor<float>& up, In
       for (Index j = 0; op_.buckets > 0 && j < batch_.length; ++j) {
         bias[static_cast<std::size_t>(op_.bucket(j - batch_.position(t)))] += static_cast<double>(d(t, j));
       }
+      for (Index j = 0; op_.sinks && j < batch_.length; ++j) sink -= static_cast<double>(d(t, j));
     }
     gemm(Trans::no, Trans::no, c, of(d, b), of(h.k, b), 0.0F, rows(out.q, b));
     gemm(Trans::yes, Trans::no, c, of(d, b), of(h.q, b), 0.0F, rows(out.k, b));
   }
   for (const double g : bias) out.table += g * g;
+  out.sink = sink * sink;
   return out;
 }
 

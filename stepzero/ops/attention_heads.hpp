@@ -23,6 +23,7 @@ class HeadMaker {
     Tensor<float> keep;
     Attention op;
     Tensor<float> table;         // of learned biases
+    float sink = 0;              // the learned score without a value
     Tensor<float> drawn_values;  // the head's own, over sqrt(their channels), in one draw of a model
     [[nodiscard]] const Tensor<float>& query_factor() const { return queries.rows() > 0 ? queries : factor; }
     [[nodiscard]] const Tensor<float>& values() const { return drawn_values.rows() > 0 ? drawn_values : factor; }
@@ -62,6 +63,7 @@ class HeadMaker {
   struct Sides {
     Tensor<float> q, k;
     double table = 0;  // squared norm of the biases' gradient
+    double sink = 0;   // ... and of the sink's
   };
   [[nodiscard]] Sides to_scores(const Head& h, const Tensor<float>& up, Index i) const;
   // The same before the rotation.
@@ -101,7 +103,7 @@ class HeadMaker {
   DownWire stem_;         // what q is drawn from, where it is not what v is
   KernelDraw values_;
   std::optional<KernelDraw> queries_;
-  Law bias_;
+  Law bias_, sink_;
   Attention one_;
 };
 

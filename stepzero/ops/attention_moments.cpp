@@ -19,7 +19,9 @@ bool one_turn(const Attention& op, const HeadNote& q, const HeadNote& k) {
 // The series is good where scores are small and nothing but their variance matters.
 bool series_serves(const Attention& op, const DownWire& q, const DownWire& k) {
   const HeadNote of_q = head_note(q), of_k = head_note(k);
-  if (op.softcap > 0 || !op.alibi.empty() || op.buckets > 0 || of_q.unit || of_k.unit || !one_turn(op, of_q, of_k)) return false;
+  if (op.softcap > 0 || !op.alibi.empty() || op.buckets > 0 || op.sinks || op.chunk > 0 || of_q.unit || of_k.unit ||
+      !one_turn(op, of_q, of_k))
+    return false;
   double top_q = 0, top_k = 0;
   for (Index t = 0; t < q.K.tokens(); ++t) {
     top_q = std::max(top_q, q.K(t, t));

@@ -12,4 +12,7 @@ Pulled pull_series(const Attention& op, const PullDoor& p);
 DownWire push_sampled(const Attention& op, const PushDoor& p);
 Pulled pull_sampled(const Attention& op, const PullDoor& p);
 
+// E[A], (T, T), from some drawn heads: what two maps of scores over the same values have in common.
+Matrix mean_weights(const Attention& op, const PushDoor& p);
+
 }  // namespace stepzero

@@ -123,21 +123,22 @@ class Sampler : public HeadMaker {
   [[nodiscard]] Pulled pull(const DownWire& y, const UpWire& dy) const {
     const Kernel& G = dy.G;
     const double size = G.trace() / static_cast<double>(tokens_);  // floats stay in range
-    if (!(size > 0)) return {{UpWire(G), UpWire(G), UpWire(G)}, std::vector<double>(op_.buckets > 0 ? 1 : 0, 0.0)};
+    if (!(size > 0)) return {{UpWire(G), UpWire(G), UpWire(G)}, std::vector<double>((op_.buckets > 0 ? 1 : 0) + (op_.sinks ? 1 : 0), 0.0)};
     const Tensor<float> mean_up = kernels::root(G, 1 / std::sqrt(size));
     // Of each head what reaches q and k is known in the mean over the gradients that may come. Drawn gradients tell what is left:
     // what rotations make of it on the way back, and how single draws of a model vary.
     const Tensor<float> mean_field = product(Trans::yes, Trans::no, mean_up, mean_up);
     const OutputProjection projection(*this, y, dy.r);
     const bool turns = this->turns();
-    const Index needed = turns || op_.buckets > 0 ? most_up_ : 32;  // heads with drawn gradients
+    const Index needed = turns || op_.buckets > 0 || op_.sinks ? most_up_ : 32;  // heads with drawn gradients
     struct Slot : Reached {
       Tensor<float> q_before, k_before, k_tail;
       double q_inner = 0, k_inner = 0;  // with the inputs' kernels: what a weight's gradient has of it
       double q_drawn = 0, k_drawn = 0;  // the same of a drawn gradient
       double table = 0;                 // of the positions' biases, drawn
-      double spread = 0;                // logarithm of what tells the drawn tokens apart
-      double weight = 1;                // of the gradient in this draw
+      double sink = 0;
+      double spread = 0;  // logarithm of what tells the drawn tokens apart
+      double weight = 1;  // of the gradient in this draw
     };
     std::vector<Slot> slots(static_cast<std::size_t>(together_));
     const auto square = [&] { return Tensor<float>(tokens_, tokens_); };
@@ -146,7 +147,7 @@ class Sampler : public HeadMaker {
     if (of_k_.tail) parts.push_back(&Slot::k_tail);
     std::vector<Matrix> sums;
     for (std::size_t i = 0; i < parts.size(); ++i) sums.push_back(zeros(tokens_));
-    double q_inner = 0, k_inner = 0, table = 0, weights = 0;
+    double q_inner = 0, k_inner = 0, table = 0, sink = 0, weights = 0;
     Seen<5> seen;
     Seen<2> drawn;
     Power<3> stretch;
@@ -169,6 +170,7 @@ class Sampler : public HeadMaker {
           if (i >= needed) return;
           const Sides d = turned_back(to_scores(h, up, i));
           to.table = d.table;
+          to.sink = d.sink;
           gram(d.q, to.q_before);
           gram(d.k, to.k_before);
           if (of_k_.tail) gram(d.k.view().columns(op_.key_dim - of_k_.tail->channels, of_k_.tail->channels), to.k_tail);
@@ -185,6 +187,7 @@ class Sampler : public HeadMaker {
             q_inner += turns ? s.q_drawn : s.q_inner;
             k_inner += turns ? s.k_drawn : s.k_inner;
             table += s.table;
+            sink += s.sink;
             weights += s.weight;
             stretch.add(s.spread, {trace(s.gq) / s.weight, trace(s.gk) / s.weight, trace(s.gv) / s.weight});
             seen.add({trace(s.gv), s.q_inner, s.k_inner, trace(s.gq), trace(s.gk)});
@@ -206,7 +209,7 @@ class Sampler : public HeadMaker {
       const Kernel g = without_rounding(mean(part));
       const Kernel before = turns ? mean(part + 3) : g;
       UpWire d(Adjoint{g}, {.stretch = stretch(part), .weight_gain = gain(own, before, K)});
-      TurnedBack back{turns ? with_sizes(before, before, g) : g, {}};
+      TurnedBack back{turns ? with_sizes(before, before, g).scaled(stretched(part == 0 ? of_q_ : of_k_)) : g, {}};
       if (part == 1 && of_k_.tail) back.tail = with_sizes(mean(5), mean(4), mean(1));
       d.note = std::move(back);
       return d;
@@ -216,7 +219,8 @@ class Sampler : public HeadMaker {
     out.dx.push_back(side(1, k_inner, v_.K));
     out.dx.push_back({Adjoint{mean(2)}, {.stretch = stretch(2)}});
     out.spread = {{.level = level(drawn, 0)}, {.level = level(drawn, 1)}, {.level = level(seen, 0)}};
-    if (op_.buckets > 0) out.dtheta = {table * share};  // share: of one head, of which the sum is wanted
+    if (op_.buckets > 0) out.dtheta.push_back(table * share);  // share: of one head, of which the sum is wanted
+    if (op_.sinks) out.dtheta.push_back(sink * share);
     return out;
   }
 
@@ -251,6 +255,12 @@ class Sampler : public HeadMaker {
     }
     return out;
   }
+  // A rotation that stretches does so on the way back too.
+  [[nodiscard]] double stretched(const HeadNote& heads) const {
+    if (heads.rotary == nullptr) return 1;
+    const double turned = static_cast<double>(heads.rotary->turned), all = static_cast<double>(heads.rotary->head_dim);
+    return (turned * heads.rotary->stretch * heads.rotary->stretch + all - turned) / all;
+  }
   // With more than 32 heads a single one no longer shows in their mean.
   [[nodiscard]] bool few() const { return op_.heads <= 32; }
 
@@ -262,6 +272,21 @@ class Sampler : public HeadMaker {
 }  // namespace
 
 DownWire push_sampled(const Attention& op, const PushDoor& p) { return Sampler(op, p.batch, p.x, p.theta, p.draws).push(); }
+
+Matrix mean_weights(const Attention& op, const PushDoor& p) {
+  constexpr Index heads = 64, together = 4;
+  const HeadMaker maker(op, p.batch, p.x, p.theta, p.draws);
+  Matrix sum = zeros(p.batch.tokens());
+  std::vector<Tensor<float>> slots(together);
+  draw_until_sure(
+      heads, together, [&](Index i, Index slot) { slots[static_cast<std::size_t>(slot)] = whole(maker.head(i).a, p.batch); },
+      [&](Index) {
+        for (const Tensor<float>& a : slots) add(a, sum);
+        return false;
+      });
+  for (Index i = 0; i < sum.size(); ++i) sum.data()[i] /= static_cast<double>(heads);
+  return sum;
+}
 
 Pulled pull_sampled(const Attention& op, const PullDoor& p) { return Sampler(op, p.batch, p.x, p.theta, p.draws).pull(p.y, p.dy); }
 

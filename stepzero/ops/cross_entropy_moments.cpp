@@ -93,14 +93,14 @@ Matrix along_embeddings(const Batch& batch, const std::vector<double>& own_logit
 }  // namespace
 
 Moment CrossEntropy::push(const PushDoor& p) const {
-  const Tokens tokens(*p.x[0], p.batch.tokens(), static_cast<double>(vocab));
+  const Tokens tokens(*p.x[0], p.x[0]->K.tokens(), static_cast<double>(vocab));
   const double n = scored(p.batch);
   Moment y;
-  for (Index t = 0; t < p.batch.tokens(); ++t) {
+  for (Index t = 0; t < p.x[0]->K.tokens(); ++t) {
     const bool own = tokens.tied && p.batch.targets[t] == p.batch.ids[t];
     y.mean.push_back(p.batch.targets[t] < 0 ? 0 : (tokens.log_sum[t] - (own ? tokens.own_logit[t] : 0)) / n);  // (4)
   }
-  y.K = Kernel::from(p.batch.tokens(), [&](Index t, Index s) { return y.mean[t] * y.mean[s]; });
+  y.K = Kernel::from(p.x[0]->K.tokens(), [&](Index t, Index s) { return y.mean[t] * y.mean[s]; });
   return y;
 }
 
@@ -108,8 +108,8 @@ Moment CrossEntropy::push(const PushDoor& p) const {
 std::any CrossEntropy::note(const PushDoor& p) const {
   const double n = scored(p.batch);
   double variance = 0;
-  for (Index t = 0; t < p.batch.tokens(); ++t) {
-    for (Index s = 0; s < p.batch.tokens(); ++s) {
+  for (Index t = 0; t < p.x[0]->K.tokens(); ++t) {
+    for (Index s = 0; s < p.x[0]->K.tokens(); ++s) {
       if (p.batch.targets[t] >= 0 && p.batch.targets[t] == p.batch.targets[s]) variance += p.x[0]->K(t, s) / (n * n);
     }
   }
@@ -119,7 +119,7 @@ std::any CrossEntropy::note(const PushDoor& p) const {
 Pulled CrossEntropy::pull(const PullDoor& p) const {
   const Moment& x = *p.x[0];
   const double v = static_cast<double>(vocab);
-  const Tokens tokens(x, p.batch.tokens(), v);
+  const Tokens tokens(x, x.K.tokens(), v);
   const auto& own = tokens.own_probability;
   const auto& ids = p.batch.ids;
   const auto& targets = p.batch.targets;
@@ -133,14 +133,14 @@ Pulled CrossEntropy::pull(const PullDoor& p) const {
     if (tokens.tied) sum += ids[t] == ids[s] ? own[t] * own[s] : (own[t] * (1 - own[s]) + own[s] * (1 - own[t])) / v;
     return sum;
   };
-  Kernel G = Kernel::from(p.batch.tokens(), [&](Index t, Index s) {
+  Kernel G = Kernel::from(p.x[0]->K.tokens(), [&](Index t, Index s) {
     if (targets[t] < 0 || targets[s] < 0) return 0.0;
     const double same = targets[t] == targets[s] ? 1 : 0;
     return p.dy.G(t, s) * (same - probability(t, targets[s]) - probability(s, targets[t]) + overlap(t, s)) / (n * n);  // (5)
   });
   // E<dx_t, x_t> = v (1 - sum p^2) / N by Stein's lemma: probabilities lean towards the larger logits
   auto head = std::make_shared<TiedHead>();
-  for (Index t = 0; t < p.batch.tokens(); ++t) {
+  for (Index t = 0; t < p.x[0]->K.tokens(); ++t) {
     const double squares = own[t] * own[t] + (1 - own[t]) * (1 - own[t]) * tokens.sum_squares[t];
     head->radial.push_back(targets[t] < 0 ? 0 : x.K(t, t) * (1 - squares) / n);
   }

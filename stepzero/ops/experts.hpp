@@ -17,6 +17,8 @@
 // Pull       H: that of one gated feed-forward, of M o G; each expert has 1/E of E||dW||^2                   (12)
 //            R = E[dr dr'], dg of one expert a Gaussian field over the tokens with covariance D o G          (13)
 //            gates are drawn from the kernel of r until they suffice: ops/experts_moments.cpp
+// Variants   the gate scales what an expert reads: y_t = sum_C expert_e(g_te x_t),  dg_te = <x_t, d(g_te x_t)>  (14)
+//            u at most `most`, v within it, v + `offset` in the place of v, biases of both products             (15)
 // Assumes    experts drawn alike and independent; r Gaussian given its kernel; dy independent of all of them
 // Derived in docs/derivations/experts.md
 #include <variant>
@@ -26,6 +28,7 @@
 #include "stepzero/kernels/rows.hpp"
 #include "stepzero/ops/elementwise.hpp"
 #include "stepzero/ops/experts_routing.hpp"
+#include "stepzero/ops/linear.hpp"
 
 namespace stepzero {
 
@@ -38,23 +41,31 @@ template <class S>
 struct MadeProducts {
   std::span<const View<const S>> theta;
   std::span<const Into<S>> dtheta = {};
+  Storage storage = Storage::out_in;
 
-  void down(Index k, View<const S> x, View<S> y) const { gemm(Trans::no, Trans::yes, S(1), x, theta[k], S(0), y); }
+  void down(Index k, View<const S> x, View<S> y) const { gemm(Trans::no, rows_out() ? Trans::yes : Trans::no, S(1), x, theta[k], S(0), y); }
   void up(Index k, View<const S> x, View<const S> dy, const Into<S>& dx) const {
-    gemm(Trans::no, Trans::no, S(1), dy, theta[k], dx.beta(), dx.d);
-    if (dtheta[k].wanted()) gemm(Trans::yes, Trans::no, S(1), dy, x, dtheta[k].beta(), dtheta[k].d);
+    gemm(Trans::no, rows_out() ? Trans::no : Trans::yes, S(1), dy, theta[k], dx.beta(), dx.d);
+    if (dtheta[k].wanted()) gemm(Trans::yes, Trans::no, S(1), rows_out() ? dy : x, rows_out() ? x : dy, dtheta[k].beta(), dtheta[k].d);
   }
   void nothing(Index k) const { clear(dtheta[k]); }  // no token chose the expert
+  [[nodiscard]] bool rows_out() const { return storage == Storage::out_in; }
 };
 
 struct Experts {
   static constexpr const char* kind = "experts";
   static constexpr Grade grade = Grade::approximate;
-  static constexpr Index parts = 3;  // parameters of an expert: W, V, U
   Index width = 0;
   Index ffn = 0;
   Routing routing = {};
   AnyActivation act = {};
+  Storage storage = Storage::out_in;
+  bool fused = false;        // W and V of an expert are one matrix
+  bool interleaved = false;  // ... whose even channels are W's
+  bool bias = false;         // of fused experts
+  double most = 0;           // 0: no limit
+  double offset = 0;
+  bool scales_input = false;
 
   [[nodiscard]] int inputs() const { return 2; }
   [[nodiscard]] Index channels() const { return width; }
@@ -62,29 +73,39 @@ struct Experts {
   [[nodiscard]] std::optional<ChannelLaw> channel_law() const { return {}; }
   [[nodiscard]] std::vector<ParamShape> params() const {
     std::vector<ParamShape> list;
+    const auto matrix = [&](Index in, Index out) {
+      list.push_back(storage == Storage::out_in ? ParamShape{out, in, in, out} : ParamShape{in, out, in, out});
+    };
     for (Index e = 0; e < routing.experts; ++e) {
-      list.insert(list.end(), {{ffn, width, width, ffn}, {ffn, width, width, ffn}, {width, ffn, ffn, width}});
+      if (!fused) matrix(width, ffn);
+      matrix(width, fused ? 2 * ffn : ffn);
+      matrix(ffn, width);
     }
+    for (Index e = 0; bias && e < routing.experts; ++e) list.insert(list.end(), {{1, 2 * ffn, width, ffn}, {1, width, ffn, width}});
     if (routing.corrected) list.push_back({1, routing.experts, 1, routing.experts});
     return list;
   }
 
-  [[nodiscard]] Index lazy_matrices(Index tokens) const { return std::min(width, ffn) >= tokens ? parts * routing.experts : 0; }
+  // Matrices of an expert: W, V, U, or W and V in one and U.
+  [[nodiscard]] Index matrices() const { return fused ? 2 : 3; }
+  [[nodiscard]] const char* not_predicted() const { return scales_input ? "experts whose inputs are scaled by their gates" : nullptr; }
+
+  [[nodiscard]] Index lazy_matrices(Index tokens) const { return std::min(width, ffn) >= tokens ? matrices() * routing.experts : 0; }
 
   template <class S>
   void forward(const Down<S>& p) const {
-    down(p, MadeProducts<S>{p.theta});
+    down(p, MadeProducts<S>{p.theta, {}, storage});
   }
 
   template <class S>
   void backward(const Up<S>& p) const {
-    up(p, MadeProducts<S>{p.theta, p.dtheta});
+    up(p, MadeProducts<S>{p.theta, p.dtheta, storage});
   }
 
   [[nodiscard]] DownWire push(const PushDoor& p) const;
   [[nodiscard]] Pulled pull(const PullDoor& p) const;
 
-  // The doors, whoever makes the products: parameter `parts` e + i is W, V or U of expert e.
+  // The doors, whoever makes the products: parameter matrices() e + i is W, V or U of expert e.
   template <class S, class Products>
   void down(const Down<S>& p, const Products& product) const {
     const S* correction = routing.corrected ? p.theta.back().row(0) : nullptr;
@@ -99,18 +120,23 @@ struct Experts {
       const auto& own = places[static_cast<std::size_t>(e)];
       const Index rows = std::ssize(own);
       if (rows == 0) continue;
-      const Tensor<S> x = gather(p.x[0], own);
+      Tensor<S> x = gather(p.x[0], own);
+      if (scales_input) scale_by_gates(View<const S>(p.keep), own, x);  // (14)
       Tensor<S> u(rows, ffn), v(rows, ffn), f(rows, ffn), h(rows, ffn), out(rows, width);
-      product.down(parts * e, x.view(), u.view());
-      product.down(parts * e + 1, x.view(), v.view());
+      into_hidden(p.theta, product, e, x, u, v);
       hidden(u, v, f, h);  // (4)
       for (Index i = 0; i < rows; ++i) {
         const Place at = own[static_cast<std::size_t>(i)];
         std::copy_n(u.view().row(i), ffn, kept(p.keep, at, 0));
         std::copy_n(v.view().row(i), ffn, kept(p.keep, at, 1));
-        scale_row(h.view().row(i), gate(View<const S>(p.keep), at), ffn);
       }
-      product.down(parts * e + 2, h.view(), out.view());
+      if (!scales_input) scale_by_gates(View<const S>(p.keep), own, h);
+      product.down(matrices() * (e + 1) - 1, h.view(), out.view());
+      for (Index i = 0; bias && i < rows; ++i) {
+        const S* b = p.theta[bias_of(e, 1)].row(0);
+        const S g = scales_input ? S(1) : gate(View<const S>(p.keep), own[static_cast<std::size_t>(i)]);
+        for (Index c = 0; c < width; ++c) out(i, c) += g * b[c];  // (15)
+      }
       scatter(View<const S>(out), own, p.y);  // (5)
     }
   }
@@ -123,9 +149,12 @@ struct Experts {
     for (Index e = 0; e < routing.experts; ++e) {
       const auto& own = places[static_cast<std::size_t>(e)];
       const Index rows = std::ssize(own);
-      for (Index part = 0; rows == 0 && part < parts; ++part) product.nothing(parts * e + part);
+      for (Index part = 0; rows == 0 && part < matrices(); ++part) product.nothing(matrices() * e + part);
+      for (Index which = 0; rows == 0 && bias && which < 2; ++which) clear(p.dtheta[bias_of(e, which)]);
       if (rows == 0) continue;
-      const Tensor<S> x = gather(p.x[0], own), dy = gather(p.dy, own);
+      const Tensor<S> plain = gather(p.x[0], own), dy = gather(p.dy, own);
+      Tensor<S> x = gather(p.x[0], own);
+      if (scales_input) scale_by_gates(p.keep, own, x);
       Tensor<S> u(rows, ffn), v(rows, ffn), f(rows, ffn), h(rows, ffn), gh(rows, ffn), q(rows, ffn), dx(rows, width);
       for (Index i = 0; i < rows; ++i) {
         const Place at = own[static_cast<std::size_t>(i)];
@@ -133,22 +162,24 @@ struct Experts {
         std::copy_n(kept(p.keep, at, 1), ffn, v.view().row(i));
       }
       hidden(u, v, f, h);
-      for (Index i = 0; i < rows; ++i) {
-        std::copy_n(h.view().row(i), ffn, gh.view().row(i));
-        scale_row(gh.view().row(i), gate(p.keep, own[static_cast<std::size_t>(i)]), ffn);
-      }
-      product.up(parts * e + 2, gh.view(), dy.view(), Into<S>{q.view()});  // (6)
-      for (Index i = 0; i < rows; ++i) {
+      std::copy_n(h.data(), h.size(), gh.data());
+      if (!scales_input) scale_by_gates(p.keep, own, gh);
+      product.up(matrices() * (e + 1) - 1, gh.view(), dy.view(), Into<S>{q.view()});  // (6)
+      if (bias) sum_bias(p, dy, own, e, dg);
+      for (Index i = 0; !scales_input && i < rows; ++i) {
         const Place at = own[static_cast<std::size_t>(i)];
-        dg(at.token, at.slot) = dot_row(h.view().row(i), q.view().row(i), ffn);
+        const S along = dot_row(h.view().row(i), q.view().row(i), ffn);
+        dg(at.token, at.slot) = bias ? dg(at.token, at.slot) + along : along;
         scale_row(q.view().row(i), gate(p.keep, at), ffn);  // (7)
       }
-      hadamard(View<const S>(q), View<const S>(v), h.view(), false);
-      slope(u, h);
-      hadamard(View<const S>(q), View<const S>(f), v.view(), false);  // (8)
-      product.up(parts * e, x.view(), h.view(), Into<S>{dx.view()});
-      product.up(parts * e + 1, x.view(), v.view(), Into<S>{dx.view(), true});
-      if (p.dx[0].wanted()) scatter(View<const S>(dx), own, p.dx[0].d);  // (9)
+      through_hidden(u, v, f, q, h);  // (8)
+      out_of_hidden(p.dtheta, product, e, x, h, v, dx);
+      for (Index i = 0; scales_input && i < rows; ++i) {
+        const Place at = own[static_cast<std::size_t>(i)];
+        dg(at.token, at.slot) = dot_row(plain.view().row(i), dx.view().row(i), width);  // (14)
+        scale_row(dx.view().row(i), gate(p.keep, at), width);
+      }
+      if (p.dx[0].wanted()) scatter(View<const S>(dx), own, p.dx[0].d);
     }
     if (p.dx[1].wanted()) router_gradient(p, View<const S>(dg));
     if (routing.corrected) clear(p.dtheta.back());
@@ -196,11 +227,101 @@ struct Experts {
     for (Index i = 0; i < n; ++i) row[i] *= factor;
   }
 
+  [[nodiscard]] std::size_t bias_of(Index e, Index which) const {
+    return static_cast<std::size_t>(matrices() * routing.experts + 2 * e + which);
+  }
+  template <class S>
+  void scale_by_gates(View<const S> keep_, const std::vector<Place>& own, Tensor<S>& rows) const {
+    for (Index i = 0; i < rows.rows(); ++i) scale_row(rows.view().row(i), gate(keep_, own[static_cast<std::size_t>(i)]), rows.cols());
+  }
+
+  // u = W x, v = V x. Of one matrix for both, u and v are its halves, or its channels in turns.
+  template <class S, class Products>
+  void into_hidden(std::span<const View<const S>> theta, const Products& product, Index e, const Tensor<S>& x, Tensor<S>& u,
+                   Tensor<S>& v) const {
+    if (!fused) {
+      product.down(matrices() * e, x.view(), u.view());
+      return product.down(matrices() * e + 1, x.view(), v.view());
+    }
+    Tensor<S> both(x.rows(), 2 * ffn);
+    product.down(matrices() * e, x.view(), both.view());
+    if (bias) add_bias(theta[bias_of(e, 0)], both.view());  // (15)
+    for (Index i = 0; i < x.rows(); ++i) {
+      for (Index c = 0; c < ffn; ++c) {
+        u(i, c) = both(i, interleaved ? 2 * c : c);
+        v(i, c) = both(i, interleaved ? 2 * c + 1 : ffn + c);
+      }
+    }
+  }
+  // dx, and the gradients of W and V, from du and dv
+  template <class S, class Products>
+  void out_of_hidden(std::span<const Into<S>> dtheta, const Products& product, Index e, const Tensor<S>& x, const Tensor<S>& du,
+                     const Tensor<S>& dv, Tensor<S>& dx) const {
+    if (!fused) {
+      product.up(matrices() * e, x.view(), du.view(), Into<S>{dx.view()});
+      return product.up(matrices() * e + 1, x.view(), dv.view(), Into<S>{dx.view(), true});  // (9)
+    }
+    Tensor<S> both(x.rows(), 2 * ffn);
+    for (Index i = 0; i < x.rows(); ++i) {
+      for (Index c = 0; c < ffn; ++c) {
+        both(i, interleaved ? 2 * c : c) = du(i, c);
+        both(i, interleaved ? 2 * c + 1 : ffn + c) = dv(i, c);
+      }
+    }
+    if (bias) sum_tokens(View<const S>(both), dtheta[bias_of(e, 0)]);
+    product.up(matrices() * e, x.view(), both.view(), Into<S>{dx.view()});
+  }
+  // The gradient of the last product's bias, and its part of that of the gate.
+  template <class S>
+  void sum_bias(const Up<S>& p, const Tensor<S>& dy, const std::vector<Place>& own, Index e, Tensor<S>& dg) const {
+    const S* b = p.theta[bias_of(e, 1)].row(0);
+    const Into<S>& db = p.dtheta[bias_of(e, 1)];
+    clear(db);
+    for (Index i = 0; i < dy.rows(); ++i) {
+      const Place at = own[static_cast<std::size_t>(i)];
+      const S g = scales_input ? S(1) : gate(p.keep, at);
+      dg(at.token, at.slot) = dot_row(b, dy.view().row(i), width);
+      for (Index c = 0; db.wanted() && c < width; ++c) db.d(0, c) += g * dy(i, c);
+    }
+  }
+
   // f = f(u), h = f o v
   template <class S>
   void hidden(const Tensor<S>& u, const Tensor<S>& v, Tensor<S>& f, Tensor<S>& h) const {
-    std::visit([&]<class Phi>(const Elementwise<Phi>&) { apply_row<Phi>(u.data(), f.data(), u.size()); }, act);
-    hadamard(View<const S>(f), View<const S>(v), h.view(), false);
+    if (most == 0 && offset == 0) {
+      std::visit([&]<class Phi>(const Elementwise<Phi>&) { apply_row<Phi>(u.data(), f.data(), u.size()); }, act);
+      return hadamard(View<const S>(f), View<const S>(v), h.view(), false);
+    }
+    const Tensor<S> a = limited(u, false);
+    std::visit([&]<class Phi>(const Elementwise<Phi>&) { apply_row<Phi>(a.data(), f.data(), a.size()); }, act);
+    const Tensor<S> b = limited(v, true);
+    for (Index i = 0; i < h.size(); ++i) h.data()[i] = f.data()[i] * (b.data()[i] + S(offset));  // (15)
+  }
+  template <class S>
+  [[nodiscard]] Tensor<S> limited(const Tensor<S>& x, bool below) const {
+    Tensor<S> y(x.rows(), x.cols());
+    for (Index i = 0; i < x.size(); ++i) {
+      const double value = value_of(x.data()[i]);
+      y.data()[i] = most > 0 && value > most ? S(most) : most > 0 && below && value < -most ? S(-most) : x.data()[i];
+    }
+    return y;
+  }
+  // From q = dh: du in the place of h, dv in that of v.
+  template <class S>
+  void through_hidden(const Tensor<S>& u, Tensor<S>& v, const Tensor<S>& f, const Tensor<S>& q, Tensor<S>& h) const {
+    if (most == 0 && offset == 0) {
+      hadamard(View<const S>(q), View<const S>(v), h.view(), false);
+      slope(u, h);
+      return hadamard(View<const S>(q), View<const S>(f), v.view(), false);
+    }
+    const Tensor<S> a = limited(u, false), b = limited(v, true);
+    for (Index i = 0; i < h.size(); ++i) h.data()[i] = q.data()[i] * (b.data()[i] + S(offset));
+    slope(a, h);
+    for (Index i = 0; i < h.size(); ++i) {
+      const bool u_free = most == 0 || !(value_of(u.data()[i]) > most), v_free = most == 0 || !(std::abs(value_of(v.data()[i])) > most);
+      if (!u_free) h.data()[i] = S(0);
+      v.data()[i] = v_free ? q.data()[i] * f.data()[i] : S(0);
+    }
   }
   // d = f'(u) o d
   template <class S>

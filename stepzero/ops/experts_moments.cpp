@@ -4,6 +4,7 @@
 // Gates are sampled as a model makes them, logits from their kernel and the router's rule on top, until M and R are sure enough.
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "stepzero/ops/drawn_sums.hpp"
 #include "stepzero/ops/experts.hpp"
@@ -12,6 +13,7 @@
 #include "stepzero/ops/finite/linear.hpp"
 #include "stepzero/ops/finite/multiply.hpp"
 #include "stepzero/ops/kernel_draw.hpp"
+#include "stepzero/ops/scale.hpp"
 
 namespace stepzero {
 
@@ -21,7 +23,8 @@ namespace {
 Law mean_law(const Experts& op, std::span<const Law> theta, Index part) {
   Law mean;
   for (Index e = 0; e < op.routing.experts; ++e) {
-    const Law& one = theta[static_cast<std::size_t>(Experts::parts * e + part)];
+    const Law& one = theta[static_cast<std::size_t>(
+        part < op.matrices() ? op.matrices() * e + part : op.matrices() * op.routing.experts + 2 * e + part - op.matrices())];
     mean.mean += one.mean / static_cast<double>(op.routing.experts);
     mean.variance += one.variance / static_cast<double>(op.routing.experts);
   }
@@ -32,37 +35,50 @@ Law mean_law(const Experts& op, std::span<const Law> theta, Index part) {
 class FeedForward {
  public:
   FeedForward(const Experts& op, const Batch& batch, const DownWire& x, std::span<const Law> theta)
-      : op_(op), batch_(batch), x_(x), laws_{mean_law(op, theta, 0), mean_law(op, theta, 1), mean_law(op, theta, 2)} {
-    gate_ = push(in(), {&x_}, {laws_[0]});
-    up_ = push(in(), {&x_}, {laws_[1]});
+      : op_(op),
+        batch_(batch),
+        x_(x),
+        laws_{mean_law(op, theta, 0), mean_law(op, theta, op.fused ? 0 : 1), mean_law(op, theta, op.matrices() - 1)} {
+    if (op.bias) in_bias_ = mean_law(op, theta, op.matrices()), out_bias_ = mean_law(op, theta, op.matrices() + 1);
+    gate_ = push(in(), {&x_}, {laws_[0], in_bias_});
+    up_ = push(in(), {&x_}, {laws_[1], in_bias_});
+    if (op.most > 0)
+      free_gate_ = std::exchange(gate_, push(limit(), {&gate_}, {})), free_up_ = std::exchange(up_, push(limit(), {&up_}, {}));
+    if (op.offset != 0) up_.K = up_.K.shifted(op.offset * op.offset), up_.mean.assign(static_cast<std::size_t>(up_.K.tokens()), op.offset);
     act_ = std::visit([&](const auto& f) { return push(f, {&gate_}, {}); }, op.act);
     act_.width = op.ffn;
     product_ = push(Multiply{op.ffn}, {&act_, &up_}, {});
-    y_ = push(out(), {&product_}, {laws_[2]});
+    y_ = push(out(), {&product_}, {laws_[2], out_bias_});
   }
 
   [[nodiscard]] const DownWire& y() const { return y_; }
 
-  // dx[0], and E||.||^2 of W, V, U
+  // dx[0], and E||.||^2 of the matrices and biases of all experts together
   [[nodiscard]] Pulled pull(const UpWire& dy) const {
-    const Pulled o = pull(out(), {&product_}, {laws_[2]}, y_, dy);
+    const Pulled o = pull(out(), {&product_}, {laws_[2], out_bias_}, y_, dy);
     const Pulled m = pull(Multiply{op_.ffn}, {&act_, &up_}, {}, product_, o.dx[0]);
-    const Pulled a = std::visit([&](const auto& f) { return pull(f, {&gate_}, {}, act_, m.dx[0]); }, op_.act);
-    const Pulled g = pull(in(), {&x_}, {laws_[0]}, gate_, a.dx[0]);
-    const Pulled v = pull(in(), {&x_}, {laws_[1]}, up_, m.dx[1]);
+    Pulled a = std::visit([&](const auto& f) { return pull(f, {&gate_}, {}, act_, m.dx[0]); }, op_.act);
+    UpWire dv = m.dx[1];
+    if (op_.most > 0) a = pull(limit(), {&free_gate_}, {}, gate_, a.dx[0]), dv = pull(limit(), {&free_up_}, {}, up_, dv).dx[0];
+    const Pulled g = pull(in(), {&x_}, {laws_[0], in_bias_}, op_.most > 0 ? free_gate_ : gate_, a.dx[0]);
+    const Pulled v = pull(in(), {&x_}, {laws_[1], in_bias_}, op_.most > 0 ? free_up_ : up_, dv);
     const Spread &of_o = o.spread[0], &of_g = g.spread[0], &of_v = v.spread[0];
     UpWire dx = g.dx[0];
     add_adjoints(dx, v.dx[0], op_.width);
     return {{std::move(dx)},
-            {g.dtheta[0], v.dtheta[0], o.dtheta[0]},
+            op_.bias    ? std::vector<double>{g.dtheta[0] + v.dtheta[0], o.dtheta[0], g.dtheta[1] + v.dtheta[1], o.dtheta[1]}
+            : op_.fused ? std::vector<double>{g.dtheta[0] + v.dtheta[0], o.dtheta[0]}
+                        : std::vector<double>{g.dtheta[0], v.dtheta[0], o.dtheta[0]},
             {{.level = of_o.level + std::max(of_g.level, of_v.level), .noise = of_o.noise + std::max(of_g.noise, of_v.noise)}}};
   }
 
  private:
   using Wires = std::vector<const DownWire*>;
   using Laws = std::vector<Law>;
-  [[nodiscard]] Linear in() const { return {.in = op_.width, .out = op_.ffn}; }
-  [[nodiscard]] Linear out() const { return {.in = op_.ffn, .out = op_.width}; }
+  [[nodiscard]] Linear in() const { return {.in = op_.width, .out = op_.ffn, .bias = op_.bias}; }
+  [[nodiscard]] Linear out() const { return {.in = op_.ffn, .out = op_.width, .bias = op_.bias}; }
+  // The gate is cut above alone; what it is below makes no difference to functions that end in 0 there.
+  [[nodiscard]] Clip limit() const { return {.width = op_.ffn, .most = op_.most}; }
   template <class O>
   [[nodiscard]] DownWire push(const O& op, const Wires& x, const Laws& theta) const {
     DownWire y = push_finite(op, PushDoor{batch_, x, theta});
@@ -78,7 +94,8 @@ class FeedForward {
   const Batch& batch_;
   const DownWire& x_;
   std::array<Law, 3> laws_;
-  DownWire gate_, up_, act_, product_, y_;
+  Law in_bias_, out_bias_;
+  DownWire free_gate_, free_up_, gate_, up_, act_, product_, y_;
 };
 
 // Gates of a synthetic router, (T, E) with zeros where an expert was not chosen.
@@ -270,7 +287,10 @@ Pulled Experts::pull(const PullDoor& p) const {
   up.spread[0].level += relative(own);
   const double share = 1 / static_cast<double>(routing.experts);
   for (Index e = 0; e < routing.experts; ++e) {
-    for (const double squares : dense.dtheta) up.dtheta.push_back(share * squares);
+    for (std::size_t i = 0; std::cmp_less(i, matrices()); ++i) up.dtheta.push_back(share * dense.dtheta[i]);
+  }
+  for (Index e = 0; bias && e < routing.experts; ++e) {
+    for (std::size_t i = 2; i < 4; ++i) up.dtheta.push_back(share * dense.dtheta[i]);
   }
   if (routing.corrected) up.dtheta.push_back(0);
   up.levels.assign(up.dtheta.size(), relative(expert));

@@ -62,7 +62,7 @@ struct Gain {
   }
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
-    const Index tokens = p.batch.tokens();
+    const Index tokens = p.dy.G.tokens();
     double squares = 0;
     for (Index t = 0; t < tokens; ++t) {
       for (Index s = 0; s < tokens; ++s) squares += p.dy.G(t, s) * p.x[0]->K(t, s);  // (5)

@@ -37,14 +37,14 @@ struct Multiply {
 
   [[nodiscard]] Moment push(const PushDoor& p) const {
     const Moment &a = *p.x[0], &b = *p.x[1];
-    Moment y{.K = Kernel::from(p.batch.tokens(), [&](Index t, Index s) { return a.K(t, s) * b.K(t, s); })};  // (4)
-    for (Index t = 0; t < p.batch.tokens(); ++t) y.mean.push_back(a.mean_at(t) * b.mean_at(t));
+    Moment y{.K = Kernel::from(a.K.tokens(), [&](Index t, Index s) { return a.K(t, s) * b.K(t, s); })};  // (4)
+    for (Index t = 0; t < a.K.tokens(); ++t) y.mean.push_back(a.mean_at(t) * b.mean_at(t));
     return y;
   }
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
     const auto through = [&](const Kernel& other) {
-      return UpWire(Kernel::from(p.batch.tokens(), [&](Index t, Index s) { return other(t, s) * p.dy.G(t, s); }));  // (5)
+      return UpWire(Kernel::from(p.dy.G.tokens(), [&](Index t, Index s) { return other(t, s) * p.dy.G(t, s); }));  // (5)
     };
     return {{through(p.x[1]->K), through(p.x[0]->K)}, {}};
   }

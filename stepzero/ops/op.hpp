@@ -20,6 +20,7 @@
 //     summary      numbers for the report from what forward keeps
 //     row_wise     a row of the output is made of that row of the input, and is cheap
 //     lazy_matrices, matrices_by_norm, looks_up    how a pass may do without its weights or their gradients
+//     not_predicted   why its moment doors do not hold; null: they do
 //
 // To add an op: write its file, end it with static_assert(Op<...>), add one line to all.hpp, a page in
 // docs/derivations/ and an example in tests/laws/examples.hpp. A missing door is a compile error on that line.
@@ -111,11 +112,13 @@ concept Op = requires(const T& op, const Down<float>& df, const Down<double>& dd
   { op.channel_law() } -> std::same_as<std::optional<ChannelLaw>>;  // absent: models with this op have no draws of kernels
 };
 
-// Rows of an op's output: those of its first input, unless it moves over images and leaves some places of each.
+// Rows of an op's output: those of its first input, unless it moves over images or time and leaves some places of each.
 template <class T>
 Index rows_after(const T& op, const Batch& batch, Index before) {
   if constexpr (requires { op.places(); })
     return batch.sequences * op.places();
+  else if constexpr (requires { op.steps_after(before); })
+    return batch.sequences * op.steps_after(before / batch.sequences);
   else
     return before;
 }

@@ -1,6 +1,6 @@
 #pragma once
 // What       An image becomes a sequence: a learned class token, then its patches, each through one matrix. A convolution
-//            whose stride is its size.
+//            whose stride is its size. The token and the bias may be missing.
 // Shapes     pixels (images, colours, side, side), with the batch; y (images (1 + P), n), P patches in rows from the top;
 //            W (n, m) stored (n, colours, patch, patch), m = colours patch^2; b, c (n). x_t (m) is the patch of token t.
 // Forward    y_t = W x_t + b                                                (1)
@@ -25,14 +25,20 @@ struct PatchEmbedding {
   Index patch = 1;
   Index colours = 1;
   Index width = 0;
+  bool bias = true;
+  bool class_token = true;
 
   [[nodiscard]] int inputs() const { return 0; }
   [[nodiscard]] Index channels() const { return width; }
   [[nodiscard]] Index keep() const { return 0; }
   [[nodiscard]] Index size() const { return colours * patch * patch; }
+  [[nodiscard]] Index tokens() const { return (side / patch) * (side / patch) + (class_token ? 1 : 0); }
   [[nodiscard]] std::optional<ChannelLaw> channel_law() const { return {}; }
   [[nodiscard]] std::vector<ParamShape> params() const {
-    return {{width * colours * patch, patch, size(), width}, {1, width, size(), width}, {1, width, 1, width}};
+    std::vector<ParamShape> list = {{width * colours * patch, patch, size(), width}};
+    if (bias) list.push_back({1, width, size(), width});
+    if (class_token) list.push_back({1, width, 1, width});
+    return list;
   }
 
   template <class S>
@@ -40,8 +46,8 @@ struct PatchEmbedding {
     const Tensor<S> x = patches<S>(p.batch);
     const View<const S> w(p.theta[0].data, width, size());
     gemm(Trans::no, Trans::yes, S(1), x.view(), w, S(0), p.y);
-    add_bias(p.theta[1], p.y);                                                                               // (1)
-    for (Index t = 0; t < p.y.rows; t += p.batch.length) std::copy_n(p.theta[2].row(0), width, p.y.row(t));  // (2)
+    if (bias) add_bias(p.theta[1], p.y);                                                                                        // (1)
+    for (Index t = 0; class_token && t < p.y.rows; t += p.batch.length) std::copy_n(p.theta.back().row(0), width, p.y.row(t));  // (2)
   }
 
   template <class S>
@@ -50,17 +56,18 @@ struct PatchEmbedding {
     if (const auto& dw = p.dtheta[0]; dw.wanted()) {
       gemm(Trans::yes, Trans::no, S(1), p.dy, x.view(), dw.beta(), View<S>(dw.d.data, width, size()));  // (3)
     }
-    sum_some(p, p.dtheta[1], false);
-    sum_some(p, p.dtheta[2], true);  // (4)
+    if (bias) sum_some(p, p.dtheta[1], false);
+    if (class_token) sum_some(p, p.dtheta.back(), true);  // (4)
   }
 
   [[nodiscard]] Moment push(const PushDoor& p) const {
     const Kernel X = inner_products(p.batch);
-    const double w = p.theta[0].second_moment(), b = p.theta[1].second_moment(), c = p.theta[2].second_moment();
+    const double w = p.theta[0].second_moment(), b = bias ? p.theta[1].second_moment() : 0;
+    const double c = class_token ? p.theta.back().second_moment() : 0;
     Moment y;
     y.K = Kernel::from(p.batch.tokens(), [&](Index t, Index s) {
-      const bool first = p.batch.position(t) == 0;
-      if (first != (p.batch.position(s) == 0)) return 0.0;
+      const bool first = is_class(p.batch, t);
+      if (first != is_class(p.batch, s)) return 0.0;
       return first ? c : w * X(t, s) + b;  // (5)
     });
     return y;
@@ -68,17 +75,22 @@ struct PatchEmbedding {
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
     const Kernel X = inner_products(p.batch);
-    std::vector<double> squares = {frobenius(p.dy.G, X), 0, 0};
+    double of_bias = 0, of_token = 0;
     for (Index t = 0; t < p.batch.tokens(); ++t) {
       for (Index s = 0; s < p.batch.tokens(); ++s) {
-        const bool first = p.batch.position(t) == 0;
-        if (first == (p.batch.position(s) == 0)) squares[first ? 2 : 1] += p.dy.G(t, s);  // (6)
+        const bool first = is_class(p.batch, t);
+        if (first == is_class(p.batch, s)) (first ? of_token : of_bias) += p.dy.G(t, s);  // (6)
       }
     }
+    std::vector<double> squares = {frobenius(p.dy.G, X)};
+    if (bias) squares.push_back(of_bias);
+    if (class_token) squares.push_back(of_token);
     return {{}, squares};
   }
 
  private:
+  [[nodiscard]] bool is_class(const Batch& batch, Index t) const { return class_token && batch.position(t) == 0; }
+
   // One row a token, in the order of W's columns; the class token's is 0.
   template <class S>
   [[nodiscard]] Tensor<S> patches(const Batch& batch) const {
@@ -86,7 +98,7 @@ struct PatchEmbedding {
     const Index across = side / patch;
     for (Index t = 0; t < x.rows(); ++t) {
       S* row = x.view().row(t);
-      const Index place = batch.position(t) - 1;
+      const Index place = batch.position(t) - (class_token ? 1 : 0);
       std::fill_n(row, size(), S(0));
       for (Index i = 0; place >= 0 && i < size(); ++i) {
         const Index colour = i / (patch * patch), r = place / across * patch + i / patch % patch, c = place % across * patch + i % patch;
@@ -110,7 +122,7 @@ struct PatchEmbedding {
     for (Index c = 0; into.wanted() && c < width; ++c) {
       S sum = S(0);
       for (Index t = 0; t < p.dy.rows; ++t) {
-        if ((p.batch.position(t) == 0) == first) sum += p.dy(t, c);
+        if (is_class(p.batch, t) == first) sum += p.dy(t, c);
       }
       store(into, 0, c, sum);
     }

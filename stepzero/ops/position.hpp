@@ -51,7 +51,7 @@ struct LearnedPosition {
 
   template <class S>
   void forward(const Down<S>& p) const {
-    const std::vector<Index> row = rows(p.batch);
+    const std::vector<Index> row = rows(p.batch, p.y.rows);
     for (Index t = 0; t < p.y.rows; ++t) {
       const S* position = p.theta[0].row(row[static_cast<std::size_t>(t)]);
       for (Index c = 0; c < width; ++c) p.y(t, c) = p.x[0](t, c) + position[c];  // (1)
@@ -61,7 +61,7 @@ struct LearnedPosition {
   template <class S>
   void backward(const Up<S>& p) const {
     pass_through(p.dy, p.dx[0]);  // (3)
-    const std::vector<Index> row = rows(p.batch);
+    const std::vector<Index> row = rows(p.batch, p.dy.rows);
     scatter_rows(p.dy, p.dtheta[0], [&](Index t) {
       return row[static_cast<std::size_t>(t)] == padding ? TokenEmbedding::none : row[static_cast<std::size_t>(t)];  // (4)
     });
@@ -70,15 +70,15 @@ struct LearnedPosition {
   [[nodiscard]] Moment push(const PushDoor& p) const {
     Moment y = *p.x[0];
     const double e = p.theta[0].second_moment();
-    const std::vector<Index> row = rows(p.batch);
-    y.K = Kernel::from(p.batch.tokens(), [&](Index t, Index s) {
+    const std::vector<Index> row = rows(p.batch, y.K.tokens());
+    y.K = Kernel::from(y.K.tokens(), [&](Index t, Index s) {
       return p.x[0]->K(t, s) + (row[static_cast<std::size_t>(t)] == row[static_cast<std::size_t>(s)] ? e : 0);  // (5)
     });
     return y;
   }
 
   [[nodiscard]] Pulled pull(const PullDoor& p) const {
-    const std::vector<Index> row = rows(p.batch);
+    const std::vector<Index> row = rows(p.batch, p.dy.G.tokens());
     const auto meet = [&](Index t, Index s) {
       const Index r = row[static_cast<std::size_t>(t)];
       return r == row[static_cast<std::size_t>(s)] && (padding < 0 || r != padding);
@@ -87,13 +87,13 @@ struct LearnedPosition {
   }
 
  private:
-  // row_t of every token
-  [[nodiscard]] std::vector<Index> rows(const Batch& batch) const {
-    std::vector<Index> row(static_cast<std::size_t>(batch.tokens()), offset);
+  // row_t of every row of a wire, which may have more of them than the batch has tokens
+  [[nodiscard]] std::vector<Index> rows(const Batch& batch, Index all) const {
+    std::vector<Index> row(static_cast<std::size_t>(all), offset);
     Index count = 0;
-    for (Index t = 0; t < batch.tokens() && !constant; ++t) {
-      if (batch.position(t) == 0) count = 0;
-      row[static_cast<std::size_t>(t)] = batch.ids[t] == padding ? padding : offset + count++;
+    for (Index t = 0; t < all && !constant; ++t) {
+      if (t % (all / batch.sequences) == 0) count = 0;
+      row[static_cast<std::size_t>(t)] = padding >= 0 && batch.ids[t] == padding ? padding : offset + count++;
     }
     return row;
   }

@@ -11,8 +11,8 @@
 // Derived in docs/derivations/rotary.md
 #include <cmath>
 #include <memory>
-#include <mutex>
 
+#include "stepzero/core/lock.hpp"
 #include "stepzero/ops/heads.hpp"
 #include "stepzero/ops/op.hpp"
 
@@ -101,10 +101,10 @@ struct Rotary {
   [[nodiscard]] std::shared_ptr<const Tensor<double>> angles(Index length) const {
     std::vector<double> w;
     for (Index i = 0; i < turned / 2; ++i) w.push_back(frequency(i));
-    static std::mutex mutex;
+    static Lock lock;
     static std::vector<double> last;
     static std::shared_ptr<const Tensor<double>> kept;
-    const std::lock_guard lock(mutex);
+    const Hold hold(lock);
     if (kept != nullptr && last == w && kept->rows() >= length) return kept;
     Tensor<double> table(length, turned);
     for (Index i = 0; i < turned / 2; ++i) {

@@ -62,7 +62,7 @@ class RowReader {
     }
     const std::array<std::pair<std::string_view, std::optional<double>*>, 4> numbers{
         {{"rate", &row.rate}, {"times", &row.times}, {"decay", &row.decay}, {"eps", &row.eps}}};
-    const auto* it = std::ranges::find(numbers, std::string_view(key), [](const auto& n) { return n.first; });
+    const auto it = std::ranges::find(numbers, std::string_view(key), [](const auto& n) { return n.first; });
     if (it == numbers.end()) return complain(fmt::format("\"{}\" is unknown, or not of its type", show(key)));
     const double number = value.is_number() ? value.get<double>() : -1;
     if (!(number >= 0) || !std::isfinite(number)) return complain(fmt::format("\"{}\" is not a number from 0 on", key));

@@ -180,9 +180,11 @@ class Measurement {
   // How many draws could run at once here.
   Expected<std::string> find_room() {
     for (std::size_t i = 0; options_.weightless && i < graph_.params.size(); ++i) {
-      if (!laws_.structured(i)) continue;
+      const Param& p = graph_.params[i];
+      const bool made = p.role == Role::bias || p.role == Role::branch_gain || p.frozen;  // as in any pass
+      if (made || !laws_.structured(i)) continue;
       return fail(fmt::format("scheme {}: the numbers of \"{}\" depend on each other, --weightless needs independent ones",
-                              options_.scheme->name, show(graph_.params[i].name)),
+                              options_.scheme->name, show(p.name)),
                   "measure without --weightless");
     }
     for (const bool adapters : {false, true}) {

@@ -26,7 +26,7 @@ struct PassOptions {
   // a third more work, the memory of one block instead of all.
   bool checkpoint = false;
   bool keep_cuts = false;  // with checkpoints: the wires at the cuts stay after backward, for replay()
-  double keep_bytes = 0;  // of what would be made again, this much is kept all the same: what lies nearest to the end
+  double keep_bytes = 0;   // of what would be made again, this much is kept all the same: what lies nearest to the end
   // Hold the weights of one node at a time, made when it runs and again on the way up (Pass::stream): the same bits.
   bool stream = false;
   // Run the head and the loss for at most so many rows at a time (at least one sequence of fewer), down and at once up: no tensor
@@ -106,10 +106,10 @@ class Pass {
   void head_down(std::size_t node, Index first, Index rows);
   void head_up(std::size_t node, Index first, Index rows, const Observer<S>& observer);
   [[nodiscard]] View<const S> head_input(std::size_t node, Index first, Index rows) const;
-  void run(std::size_t node);      // its door down
+  void run(std::size_t node);                              // its door down
   void up(std::size_t node, const Observer<S>& observer);  // all of its way up
-  void release(std::size_t node);  // its output and what it keeps
-  void restore(std::size_t cut);   // what lies between this cut and the one before
+  void release(std::size_t node);                          // its output and what it keeps
+  void restore(std::size_t cut);                           // what lies between this cut and the one before
   const RowSpace& row_space_of(const Node& node);
   const CentredRows& centred_rows_of(int wire);
   void open_up(std::size_t node, const Up<S>& door);  // its door up

@@ -40,16 +40,17 @@ bool is_met_again(const Weightless* again, std::size_t node) {
 
 template <class S>
 double score_change(const Attention& op, const Batch& batch, std::span<const View<const S>> before, std::span<const View<const S>> after) {
-  const Index length = batch.length, group = op.heads / op.kv_heads, items = batch.sequences * op.heads;
+  const Index queries = before[0].rows / batch.sequences, length = before[1].rows / batch.sequences;
+  const Index group = op.heads / op.kv_heads, items = batch.sequences * op.heads;
   std::vector<MeanSquare> parts(static_cast<std::size_t>(items));
   parallel_for(items, [&](Index item) {
     const Index b = item / op.heads, h = item % op.heads;
     constexpr Index block = 64;  // queries at once
     Tensor<S> s(block, length), d(block, length);
-    for (Index i0 = 0; i0 < length; i0 += block) {
-      const Index rows = std::min(block, length - i0);
+    for (Index i0 = 0; i0 < queries; i0 += block) {
+      const Index rows = std::min(block, queries - i0);
       const auto scores = [&](std::span<const View<const S>> x, S sign, S beta, Tensor<S>& to) {
-        gemm(Trans::no, Trans::yes, sign * S(op.scale), x[0].block(b * length + i0, rows, h * op.key_dim, op.key_dim),
+        gemm(Trans::no, Trans::yes, sign * S(op.scale), x[0].block(b * queries + i0, rows, h * op.key_dim, op.key_dim),
              x[1].block(b * length, length, h / group * op.key_dim, op.key_dim), beta, to.view().slice(0, rows));
       };
       scores(after, S(1), S(0), s);

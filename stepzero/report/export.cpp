@@ -153,7 +153,7 @@ std::string to_markdown(const Signal& s, const std::string& command, const std::
            folded(layer_rows(s, stack), fmt::format("{} layers", stack.depth()), stack.layers.size());
   }
   auto largest = s.parameters;
-  std::erase_if(largest, &ParameterSignal::frozen);
+  std::erase_if(largest, [](const auto& p) { return p.frozen; });
   std::ranges::sort(largest, [](const ParameterSignal& x, const ParameterSignal& y) {
     const double a_norm = best(x.gradient_norm), b_norm = best(y.gradient_norm);
     return std::pair(std::isnan(a_norm) ? -INFINITY : -a_norm, x.name) < std::pair(std::isnan(b_norm) ? -INFINITY : -b_norm, y.name);

@@ -24,6 +24,14 @@ const Finding* find(std::span<const Finding> list, const std::string& id) {
   return it == list.end() ? nullptr : &*it;
 }
 
+// Models with two stacks have a finding of each.
+int stack_of(const Finding& f) { return f.where.starts_with("encoder.") ? 1 : f.where.starts_with("decoder.") ? 2 : 0; }
+
+const Finding* find_same(std::span<const Finding> list, const Finding& f) {
+  const auto it = std::ranges::find_if(list, [&](const Finding& g) { return g.id == f.id && stack_of(g) == stack_of(f); });
+  return it == list.end() ? nullptr : &*it;
+}
+
 double worst_of(std::span<const Finding> list, const std::string& id) {
   double worst = -1e300;
   for (const Finding& f : list) {
@@ -39,13 +47,9 @@ struct Judged {
 
 Judged judge(const Signal& s) { return {diagnose(s), readings(s)}; }
 
-// Of the same place where there is one: models with two stacks have two of each.
 double reading_of(const Judged& judged, const Finding& f) {
-  const auto stack = [](const Finding& g) { return g.where.starts_with("encoder.") ? 1 : g.where.starts_with("decoder.") ? 2 : 0; };
-  for (const Finding& g : judged.all) {
-    if (g.id == f.id && stack(g) == stack(f)) return g.reading.value;
-  }
-  return std::numeric_limits<double>::quiet_NaN();
+  const Finding* const same = find_same(judged.all, f);
+  return same != nullptr ? same->reading.value : std::numeric_limits<double>::quiet_NaN();
 }
 
 class Search {
@@ -69,9 +73,9 @@ class Search {
   void fill(const Signal& signal, Finding& f, std::size_t most) {
     const Judged *rough = at({}, true), *before = at({}, false);
     if (rough == nullptr || before == nullptr) return;
-    const Finding* const base = find(before->found, f.id);
+    const Finding* const base = find_same(before->found, f);
     if (base == nullptr) return;  // measured, and not what the theory says
-    const Finding* const seen = find(rough->found, f.id);
+    const Finding* const seen = find_same(rough->found, f);
     std::size_t sure = 0;
     for (const Change& change : candidates(signal, f)) {
       if (f.remedies.size() == most || sure == most_sure) break;

@@ -111,9 +111,12 @@ std::string group_rows(const StepSubject& s, const Look& look) {
 
 std::string rates_line(const char* which, const GoodRates& good) {
   if (!good.best) return fmt::format("{:<14} {}: none of those tried lowers the loss\n", "good rates", which);
-  return fmt::format("{:<14} {}: {} takes most from the loss, {} to {} at least 90 % of that; {}\n", "good rates", which, three(good.best),
-                     three(good.low), three(good.high),
-                     good.stops ? fmt::format("from {} on it rises", three(good.stops)) : "it rises at none");
+  const char* where = std::string_view(which) == "predicted" ? " in its first descent" : "";
+  return fmt::format("{:<14} {}: {} takes most from the loss{}, {} to {} at least 90 % of that; {}\n", "good rates", which,
+                     three(good.best), where, three(good.low), three(good.high),
+                     good.stops      ? fmt::format("from {} on it rises", three(good.stops))
+                     : where[0] != 0 ? "where it rises is not known"
+                                     : "it rises at none");
 }
 
 GoodRates rates_of_curve(const StepSignal& step, bool measured) {
@@ -126,7 +129,7 @@ GoodRates rates_of_curve(const StepSignal& step, bool measured) {
   };
   one.before = chosen(step.before);
   for (StepSignal::Rate& r : one.rates) r.loss = chosen(r.loss);
-  return good_rates(one);
+  return good_rates(one, &Value::measured, measured ? Descent::any : Descent::first);
 }
 
 ordered_json step_value(const Value& v) {

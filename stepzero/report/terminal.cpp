@@ -94,7 +94,7 @@ std::string layer_table(const Signal& s, const Stack& stack, const Look& look, b
 
 std::string largest_gradients(const Signal& s, const Look& look) {
   auto largest = s.parameters;
-  std::erase_if(largest, &ParameterSignal::frozen);
+  std::erase_if(largest, [](const auto& p) { return p.frozen; });
   const auto size = [](const ParameterSignal& p) {
     const double norm = best(p.gradient_norm);
     return std::isnan(norm) ? std::numeric_limits<double>::infinity() : norm;  // an order needs numbers

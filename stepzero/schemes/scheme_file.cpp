@@ -4,12 +4,12 @@
 #include <cmath>
 #include <deque>
 #include <memory>
-#include <mutex>
 
 #include <fmt/format.h>
 #include <fnmatch.h>
 #include <nlohmann/json.hpp>
 
+#include "stepzero/core/lock.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/graph/graph.hpp"
 #include "stepzero/graph/role_names.hpp"
@@ -102,7 +102,7 @@ struct Kept {
 }  // namespace
 
 const Scheme* keep_scheme(SchemeFile file) {
-  static std::mutex mutex;
+  static Lock lock;
   static std::deque<std::unique_ptr<Kept>> all;
   auto kept = std::make_unique<Kept>(Kept{std::move(file), {}});
   const Scheme& other = *kept->file.otherwise;
@@ -113,7 +113,7 @@ const Scheme* keep_scheme(SchemeFile file) {
                   .by_part = other.by_part || std::ranges::any_of(kept->file.laws, [](const LawRow& r) { return r.part.has_value(); }),
                   .zeroes_padding = other.zeroes_padding,
                   .file = &kept->file};
-  const std::scoped_lock lock(mutex);
+  const Hold hold(lock);
   all.push_back(std::move(kept));
   return &all.back()->scheme;
 }

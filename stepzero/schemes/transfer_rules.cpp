@@ -78,7 +78,7 @@ std::vector<std::string> parametrization_names() {
 }
 
 Expected<P> parse_parametrization(std::string_view name) {
-  const auto* it = std::ranges::find(parametrizations, name, &std::pair<std::string_view, P>::first);
+  const auto it = std::ranges::find(parametrizations, name, &std::pair<std::string_view, P>::first);
   if (it != parametrizations.end()) return it->second;
   return fail(fmt::format("there is no parametrization \"{}\"", show(name)), fmt::format("{}", fmt::join(parametrization_names(), ", ")));
 }

@@ -15,6 +15,7 @@ struct Curve {
 Curve curve_of(const StepSignal& step, std::optional<double> Value::* which) {
   Curve c;
   for (const StepSignal::Rate& r : step.rates) {
+    if (!(r.loss.*which)) continue;
     const double decrease = (step.before.*which).value_or(NAN) - (r.loss.*which).value_or(NAN);
     c.place.push_back(std::log(r.rate));
     c.decrease.push_back(std::isfinite(decrease) ? decrease : -INFINITY);
@@ -38,10 +39,18 @@ double vertex(const Curve& c, std::size_t i) {
 
 }  // namespace
 
-GoodRates good_rates(const StepSignal& step, std::optional<double> Value::* which) {
+GoodRates good_rates(const StepSignal& step, std::optional<double> Value::* which, Descent descent) {
   GoodRates out;
   const Curve c = curve_of(step, which);
-  const auto top = std::ranges::max_element(c.decrease);
+  auto top = std::ranges::max_element(c.decrease);
+  double most = 0;
+  for (auto it = c.decrease.begin(); descent == Descent::first && it != c.decrease.end(); ++it) {
+    if (*it < (1 - rises_by) * most) {
+      top = std::max_element(c.decrease.begin(), it);
+      break;
+    }
+    most = std::max(most, *it);
+  }
   if (top == c.decrease.end() || !(*top > 0)) return out;
   const auto best = static_cast<std::size_t>(top - c.decrease.begin());
   out.best = vertex(c, best);

@@ -13,7 +13,11 @@ struct GoodRates {
 };
 inline constexpr double good_share = 0.9;
 
+// any: the lowest loss of all. first: where the loss is lowest before it first rises, as far as predicted losses are to be trusted.
+enum class Descent : std::uint8_t { any, first };
+inline constexpr double rises_by = 0.02;  // of the decrease: less is the roughness of a predicted curve
+
 // From the losses of a step, measured or predicted.
-GoodRates good_rates(const StepSignal& step, std::optional<double> Value::* which = &Value::measured);
+GoodRates good_rates(const StepSignal& step, std::optional<double> Value::* which = &Value::measured, Descent descent = Descent::any);
 
 }  // namespace stepzero

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "stepzero/core/stop.hpp"
 #include "stepzero/graph/questions.hpp"
+#include "stepzero/ops/attention_moments.hpp"
 #include "stepzero/ops/finite/add_adjoints.hpp"
 #include "stepzero/ops/finite/all.hpp"
 
@@ -81,7 +83,10 @@ MomentWalk::MomentWalk(const Graph& graph, const Batch& batch, const NodeLaws& l
       last_use_(graph.nodes.size(), 0),
       squares_(graph.params.size(), 0.0),
       deviations_(graph.params.size(), 0.0),
-      untold_(graph.params.size(), false) {
+      untold_(graph.params.size(), false),
+      maps_(find_maps(graph, theta_)),
+      weights_(graph.nodes.size()),
+      to_values_(graph.nodes.size()) {
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     for (const int wire : graph.nodes[i].inputs) last_use_[static_cast<std::size_t>(wire)] = i;
   }
@@ -108,8 +113,82 @@ void MomentWalk::push(std::size_t i) {
     };
     if (const Kernel both = sources_->cross(part(0), part(1)); !both.empty()) moments_[i].K = moments_[i].K + both;
   }
+  share_values(i);
   Response none;
   if (options_.without != nullptr) options_.without->hold(moments_[i].f, none);
+}
+
+namespace {
+
+// A K B' + (A K B')'
+Kernel around(const Matrix& a, const Kernel& K, const Matrix& b, bool turned) {
+  const Index n = K.tokens();
+  Matrix k(n, n), half(n, n), all(n, n);
+  for (Index t = 0; t < n; ++t) {
+    for (Index s = 0; s < n; ++s) k(t, s) = K(t, s);
+  }
+  gemm(turned ? Trans::yes : Trans::no, Trans::no, 1.0, View<const double>(a), View<const double>(k), 0.0, half.view());
+  gemm(Trans::no, turned ? Trans::no : Trans::yes, 1.0, View<const double>(half), View<const double>(b), 0.0, all.view());
+  return Kernel::from(n, [&](Index t, Index s) { return all(t, s) + all(s, t); });
+}
+
+}  // namespace
+
+// Several maps of scores over the same values: beyond what each makes of them, E[A] K_v E[B]' for each two, since the maps are drawn
+// apart.
+void MomentWalk::share_values(std::size_t i) {
+  const Node& node = graph_.nodes[i];
+  const auto* sum = std::get_if<Residual>(&node.op);
+  if (sum == nullptr) return;
+  const Maps &a = maps_[static_cast<std::size_t>(node.inputs[0])], &b = maps_[static_cast<std::size_t>(node.inputs[1])];
+  if (!over_same_values(graph_, a, b)) return;
+  const auto weights = [&](int attention) -> const Matrix& {
+    const auto at = static_cast<std::size_t>(attention);
+    if (weights_[at].size() == 0) {
+      const Node& map = graph_.nodes[at];
+      for (const int wire : map.inputs) restore(static_cast<std::size_t>(wire));
+      const auto x = inputs_of(map);
+      weights_[at] = mean_weights(std::get<Attention>(map.op), {batch_, x, theta_[at], options_.effort(at, true)});
+    }
+    return weights_[at];
+  };
+  for (const Map& one : a) {
+    for (const Map& other : b) {
+      const auto values = static_cast<std::size_t>(graph_.nodes[static_cast<std::size_t>(one.attention)].inputs[2]);
+      restore(values);
+      const double times = sum->skip_scale * one.times * sum->branch_scale * other.times;
+      const Kernel both = around(weights(one.attention), moments_[values].K, weights(other.attention), false);
+      moments_[i].K = moments_[i].K + both.scaled(times);
+    }
+  }
+}
+
+// The way up: the values get one gradient through all maps. Of a learned number between maps the gradient is not told: it hangs on what
+// a norm behind the sum has taken out.
+void MomentWalk::send_to_values(std::size_t i) {
+  const Node& node = graph_.nodes[i];
+  const auto* sum = std::get_if<Residual>(&node.op);
+  if (sum == nullptr) return;
+  const Maps &a = maps_[static_cast<std::size_t>(node.inputs[0])], &b = maps_[static_cast<std::size_t>(node.inputs[1])];
+  if (!over_same_values(graph_, a, b)) return;
+  for (const Map& one : a) {
+    for (const Map& other : b) {
+      const double times = sum->skip_scale * one.times * sum->branch_scale * other.times;
+      const Kernel both = around(weights_[static_cast<std::size_t>(one.attention)], adjoints_[i].G,
+                                 weights_[static_cast<std::size_t>(other.attention)], true);
+      Matrix& to = to_values_[static_cast<std::size_t>(graph_.nodes[static_cast<std::size_t>(one.attention)].inputs[2])];
+      if (to.size() == 0) {
+        to = Matrix(both.tokens(), both.tokens());
+        std::fill_n(to.data(), to.size(), 0.0);
+      }
+      for (Index t = 0; t < both.tokens(); ++t) {
+        for (Index s = 0; s < both.tokens(); ++s) to(t, s) += times * both(t, s);
+      }
+      for (const Map& map : {one, other}) {
+        if (map.scalar >= 0) untold_[static_cast<std::size_t>(map.scalar)] = true;
+      }
+    }
+  }
 }
 
 // What the wire is a sum of.
@@ -171,9 +250,11 @@ void MomentWalk::up(std::size_t last, const Kernel& start, bool last_time, const
   for (std::size_t i = last + 1; i-- > 0;) {
     if (adjoints_[i].G.empty()) continue;
     end_if_stopped();
+    if (to_values_[i].size() > 0) adjoints_[i].G = adjoints_[i].G + Kernel(std::exchange(to_values_[i], {}));
     see(i, adjoints_[i], spreads_[i]);
     restore(i);
     for (const int wire : graph_.nodes[i].inputs) restore(static_cast<std::size_t>(wire));
+    send_to_values(i);
     pull(i);
     adjoints_[i] = {};
     spreads_[i] = {};

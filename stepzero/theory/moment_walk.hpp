@@ -55,6 +55,8 @@ class MomentWalk {
   void expand(std::size_t i);
   void meet(std::size_t to, const Expansions::Expansion& gradient);
   void pull(std::size_t i);
+  void share_values(std::size_t i);
+  void send_to_values(std::size_t i);
   void restore(std::size_t i);
   [[nodiscard]] bool kept(std::size_t i) const;
   [[nodiscard]] std::vector<const DownWire*> inputs_of(const Node& node) const;
@@ -70,6 +72,9 @@ class MomentWalk {
   std::vector<std::size_t> last_use_;
   std::vector<double> squares_, deviations_;
   std::vector<bool> untold_;
+  std::vector<Maps> maps_;
+  std::vector<Matrix> weights_;    // E[A] of attentions that share their values with others
+  std::vector<Matrix> to_values_;  // of a wire of values: what gradients of several maps have in common
 };
 
 }  // namespace stepzero

@@ -14,7 +14,10 @@ inline std::vector<Law> laws_of(const Graph& graph, const Node& node, const Assi
   for (const ParamUse& use : node.params) {
     const Distribution& d = assignment.of(use);
     const bool table = graph.params[static_cast<std::size_t>(use.param)].role == Role::token_embedding;
-    list.push_back({d.mean, d.std() * d.std(), table});
+    Law law{.mean = d.mean, .variance = d.std() * d.std(), .token_table = table};
+    if (d.structure == Distribution::Structure::ramp) law.ramp = d.high;
+    if (d.structure == Distribution::Structure::time_steps) law.least = d.low, law.most = d.high;
+    list.push_back(law);
   }
   return list;
 }

@@ -28,6 +28,10 @@ Batch take(const Batch& batch, std::span<const Stretch> list, Index length) {
     to.clear();
     for (const Stretch& s : list) {
       if (from.empty()) continue;
+      if (std::ssize(from) == batch.sequences && batch.length > 1) {  // one for each
+        to.push_back(from[static_cast<std::size_t>(s.sequence)]);
+        continue;
+      }
       const auto start = from.begin() + s.sequence * batch.length + s.start;
       to.insert(to.end(), start, start + length);
     }
@@ -64,9 +68,11 @@ class Counts {
     for (Index t = first; t < first + count; ++t) {
       const auto i = static_cast<std::size_t>(t);
       if (!b.encoder_ids.empty()) ++encoder_[b.encoder_ids[i]];
-      if (b.targets[i] < 0) continue;  // not scored
-      ++targets_[b.targets[i]];
-      ++both_[key(b.ids[i], b.targets[i])];
+      if (b.pooled() && t % b.length != 0) continue;
+      const std::int32_t target = b.targets[b.pooled() ? i / static_cast<std::size_t>(b.length) : i];
+      if (target < 0) continue;  // not scored
+      ++targets_[target];
+      ++both_[key(b.ids[i], target)];
     }
   }
   [[nodiscard]] Shared pairs() const { return {squares(targets_), squares(both_), squares(encoder_)}; }
@@ -194,16 +200,16 @@ constexpr double little = 0.25;  // share of the usual sampling
 Expected<Signal> predict_text(const Batch& batch, const Predicts& predicts) {
   const Statistics all = count(batch);
   const Stretch usual = usual_sequence(batch, all);
-  auto alone = predicts(take(batch, {&usual, 1}, batch.length), 1);
+  auto alone = predicts(take(batch, {&usual, 1}, batch.length), 1, false);
   if (!alone) return alone;
   const Index length = std::min<Index>(batch.length / 4, 64);
   const Few few = usual_stretches(batch, all.between, length);
   const Batch sample = take(batch, few, length);
-  const auto together = predicts(sample, little);
+  const auto together = predicts(sample, little, false);
   if (!together) return together;
   Squares own;
   for (const Stretch& s : few) {
-    const auto one = predicts(take(batch, {&s, 1}, length), little / 4);
+    const auto one = predicts(take(batch, {&s, 1}, length), little / 4, false);
     if (!one) return one;
     add_squares(*one, 1.0 / stretches, own);
   }
@@ -221,15 +227,19 @@ Expected<Signal> predict_text(const Batch& batch, const Predicts& predicts) {
   return out;
 }
 
-// The first two images of one class, or of two.
-std::optional<std::array<Stretch, 2>> pair_of(const Batch& batch, bool same) {
-  const auto label = [&](Index s) { return batch.targets[static_cast<std::size_t>(s * batch.length)]; };
-  for (Index a = 0; a < batch.sequences; ++a) {
-    for (Index b = a + 1; b < batch.sequences; ++b) {
-      if ((label(a) == label(b)) == same) return std::array{Stretch{a, 0}, Stretch{b, 0}};
-    }
-  }
-  return std::nullopt;
+// Of an image: of all its tokens, or of the first.
+std::size_t place_of_label(const Batch& batch, Index image) {
+  return static_cast<std::size_t>(batch.pooled() ? image : image * batch.length);
+}
+
+// Of all pairs of different images the share of one class.
+double of_one_class(const Batch& batch) {
+  std::unordered_map<std::int32_t, double> counts;
+  for (Index i = 0; i < batch.sequences; ++i) ++counts[batch.targets[place_of_label(batch, i)]];
+  double pairs = 0;
+  for (const auto& [label, n] : counts) pairs += n * (n - 1);
+  const double n = static_cast<double>(batch.sequences);
+  return pairs / (n * (n - 1));
 }
 
 // Whether two images are alike in size: then they are of one law, as far as the theory goes.
@@ -245,63 +255,82 @@ bool like(const Batch& batch, Index a, Index b) {
   return a == b || std::abs(square(a) / square(b) - 1) < 0.05;
 }
 
-// Two images of different classes, whose gradients may point against each other, and two of one class where the batch has such.
-Expected<Signal> predict_images(const Batch& batch, const Predicts& predicts) {
-  const double alike = count(batch).between.target * static_cast<double>(batch.length) * static_cast<double>(batch.length);
-  struct Pair {
-    std::array<Stretch, 2> images;
-    double share;
-    Squares together;
-  };
-  std::vector<Pair> pairs;
-  for (const bool same : {false, true}) {  // the largest work first, for its memory is used again
-    const auto two = pair_of(batch, same);
-    const double share = same ? alike : 1 - alike;
-    if (!two || !(share > 0)) continue;
-    const auto signal = predicts(take(batch, *two, batch.length), little);
-    if (!signal) return signal;
-    pairs.push_back({*two, share, {}});
-    add_squares(*signal, 1, pairs.back().together);
+// The middle of images, all of one class.
+Batch cropped(Batch batch, const SmallerImages& smaller, std::int32_t label) {
+  const Index side = smaller.side, planes = batch.sequences * smaller.colours, whole = smaller.whole, start = (whole - side) / 2;
+  std::vector<float> pixels;
+  for (Index row = 0; side < whole && row < planes * side; ++row) {
+    const auto from = batch.pixels.begin() + (row / side * whole + start + row % side) * whole + start;
+    pixels.insert(pixels.end(), from, from + side);
   }
-  const auto squares_of = [&](Index image) -> Expected<Squares> {  // without draws of kernels, as pairs have none
-    const auto one = predicts(take(batch, std::array{Stretch{image, 0}}, batch.length), little);
-    if (!one) return std::unexpected(one.error());
+  if (side < whole) batch.pixels = std::move(pixels);
+  const std::size_t targets = batch.pooled() ? batch.targets.size() : static_cast<std::size_t>(batch.sequences * smaller.length);
+  batch.length = smaller.length;
+  batch.ids.assign(static_cast<std::size_t>(batch.tokens()), 0);
+  batch.targets.assign(targets, -1);
+  for (Index i = 0; i < batch.sequences; ++i) batch.targets[place_of_label(batch, i)] = label;
+  return batch;
+}
+
+// What two images share, x / w of each parameter, by two of one class, smaller where the model can be made so: neither their number of
+// pixels nor their class changes how alike what they send is. What goes with the class is one number at the logits, (1 - 1/classes) of two
+// of one and one less of two others, which the way up multiplies everything by; that of the batch is `mean`.
+Expected<Squares> shared_by_images(const Batch& batch, const Predicts& predicts, const Images& images, double mean) {
+  const auto squares_of = [&](std::span<const Stretch> list) -> Expected<Squares> {
+    const Batch few = cropped(take(batch, list, batch.length), images.cut, batch.targets[place_of_label(batch, 0)]);
+    const auto signal = predicts(few, little, images.cut.side < images.cut.whole);
+    if (!signal) return std::unexpected(signal.error());
     Squares out;
-    add_squares(*one, 1, out);
+    add_squares(*signal, 1, out);
     return out;
   };
-  auto first = predicts(take(batch, std::array{Stretch{}}, batch.length), 1);
+  constexpr std::array two = {Stretch{0, 0}, Stretch{1, 0}};
+  const auto together = squares_of(two);  // the largest work first, for its memory is used again
+  if (!together) return together;
+  Squares own(together->size());
+  for (std::size_t i = 0; i < two.size(); ++i) {
+    const auto one = squares_of({&two[i], 1});
+    if (!one) return one;
+    const bool both = i == 0 && like(batch, 0, 1);
+    for (std::size_t k = 0; k < own.size(); ++k) own[k] += both ? (*one)[k] : (*one)[k] / 2;
+    if (both) break;
+  }
+  const double same = 1 - 1 / static_cast<double>(images.classes);
+  Squares x(own.size());
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = own[i] > 0 ? between((*together)[i], own[i], 2) / own[i] * mean / same : 0;
+  return x;
+}
+
+// One image stands for what goes down.
+Expected<Signal> predict_images(const Batch& batch, const Predicts& predicts, const Images& images) {
+  const double n = static_cast<double>(batch.sequences), mean = of_one_class(batch) - 1 / static_cast<double>(images.classes);
+  constexpr double nothing = 0.02;  // of a squared norm
+  Squares shared;
+  if (std::abs(mean) * (n - 1) > nothing) {
+    auto found = shared_by_images(batch, predicts, images, mean);
+    if (!found) return std::unexpected(found.error());
+    shared = *std::move(found);
+  }
+  auto first = predicts(take(batch, std::array{Stretch{}}, batch.length), 1, false);
   if (!first) return first;
-  Squares of_first, x(first->parameters.size());
-  add_squares(*first, 1, of_first);
-  if (first->kernel_draws > 0) {
-    auto rough = squares_of(0);
-    if (!rough) return std::unexpected(rough.error());
-    of_first = *std::move(rough);
-  }
-  for (const Pair& pair : pairs) {
-    Squares own(x.size());
-    for (const Stretch& s : pair.images) {
-      const auto one = like(batch, s.sequence, 0) ? Expected<Squares>(of_first) : squares_of(s.sequence);
-      if (!one) return std::unexpected(one.error());
-      for (std::size_t i = 0; i < own.size(); ++i) own[i] += (*one)[i] / 2;
-    }
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] += pair.share * between(pair.together[i], own[i], 2);
-  }
-  Signal out = of_batch(*std::move(first), x, static_cast<double>(batch.sequences));
-  out.sequences_from = 2;
+  Squares x;
+  add_squares(*first, 1, x);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] *= shared.empty() ? 0 : shared[i];
+  Signal out = of_batch(*std::move(first), x, n);
+  out.sequences_from = shared.empty() ? 1 : 2;
   return out;
 }
 
 }  // namespace
 
 bool stands_for_many(const Batch& batch) {
-  const bool long_enough = !batch.pixels.empty() || (batch.tokens() > 256 && batch.length >= 16);
+  const bool long_enough =
+      !batch.pixels.empty() || (batch.tokens() > 256 && batch.length >= 16 && !batch.pooled() && batch.features.empty());
   return std::cmp_greater_equal(batch.sequences, stretches) && long_enough;
 }
 
-Expected<Signal> predict_batch(const Batch& batch, const Predicts& predicts) {
-  return batch.pixels.empty() ? predict_text(batch, predicts) : predict_images(batch, predicts);
+Expected<Signal> predict_batch(const Batch& batch, const Predicts& predicts, const Images& images) {
+  return batch.pixels.empty() ? predict_text(batch, predicts) : predict_images(batch, predicts, images);
 }
 
 }  // namespace stepzero

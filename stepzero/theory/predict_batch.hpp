@@ -6,8 +6,9 @@
 //     E |d theta|^2 = w / B + (1 - 1/B) x
 // w is that of the sequence whose own repetitions are nearest to the mean over the batch. x comes from four stretches of a quarter of
 // the length, chosen so that they share as many targets, and as many pairs of token and target, as the sequences of the batch do; what
-// they share more or less of targets is taken out, for x goes with it. Encoder and decoder are cut at the same places. Of images x comes
-// from two of different classes, and from two of one class by the share of such pairs.
+// they share more or less of targets is taken out, for x goes with it. Encoder and decoder are cut at the same places. Of images x / w
+// comes from two of half as many pixels, and goes with how many pairs of the batch are of one class; where that leaves next to nothing, as
+// with many classes and few images, x is 0.
 #include <functional>
 
 #include "stepzero/core/error.hpp"
@@ -20,9 +21,19 @@ namespace stepzero {
 // all.
 bool stands_for_many(const Batch& batch);
 
-using Predicts = std::function<Expected<Signal>(const Batch& batch, double effort)>;
+// `smaller`: images of Images::cut, by the model that is made for them
+using Predicts = std::function<Expected<Signal>(const Batch& batch, double effort, bool smaller)>;
+
+// Images that are cut: pixels on a side, as they are and as they were, and rows of a model for them.
+struct SmallerImages {
+  Index side = 0, whole = 0, colours = 1, length = 1;
+};
+struct Images {
+  Index classes = 1;
+  SmallerImages cut = {};  // the side as it was: the model can be made for no others
+};
 
 // `predicts` predicts the batch it is given, with that share of the usual sampling.
-Expected<Signal> predict_batch(const Batch& batch, const Predicts& predicts);
+Expected<Signal> predict_batch(const Batch& batch, const Predicts& predicts, const Images& images);
 
 }  // namespace stepzero

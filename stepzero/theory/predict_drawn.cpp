@@ -19,9 +19,9 @@ class Drawer {
  public:
   Drawer(const Graph& graph, const Batch& batch, const Assignment& laws)
       : graph_(graph), batch_(batch), theta_(laws_of(graph, laws)), samples_(graph.nodes.size(), false) {
-    possible_ = !check_sources(graph).value_or(false);  // sums whose wires share sources are not drawn
-    std::vector<ChannelLaw> of;                         // the law of each wire's channels
-    std::vector<bool> law;                              // whether its kernel is that law
+    possible_ = !check_sources(graph).value_or(false) && !shares_values(graph);  // sums whose wires share sources are not drawn
+    std::vector<ChannelLaw> of;                                                  // the law of each wire's channels
+    std::vector<bool> law;                                                       // whether its kernel is that law
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
       const Node& node = graph.nodes[i];
       const auto own = channel_law_of(node.op);

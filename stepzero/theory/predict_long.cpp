@@ -11,6 +11,7 @@
 #include "stepzero/core/text.hpp"
 #include "stepzero/graph/questions.hpp"
 #include "stepzero/graph/sources.hpp"
+#include "stepzero/models/build.hpp"
 #include "stepzero/signal/comparison.hpp"
 #include "stepzero/theory/predict_batch.hpp"
 
@@ -39,6 +40,23 @@ Batch first_tokens(const Batch& batch, Index length) {
 // Statistics of a batch are shared by its images.
 bool needs_every_image(const Graph& graph) {
   return std::ranges::any_of(graph.nodes, [](const Node& node) { return std::holds_alternative<BatchNorm>(node.op); });
+}
+
+struct Model {
+  Architecture a;
+  Graph graph;
+};
+
+// The model for images of about half as many pixels; none where it cannot be made from its description alone, or has other tensors.
+std::optional<Model> for_smaller_images(const Graph& graph, const Architecture& a) {
+  if (a.image == 0 || a.own != nullptr) return std::nullopt;
+  Model out{a, {}};
+  const Index unit = a.stages.empty() ? a.patch : 4;
+  out.a.image = (7 * a.image / 10 + unit - 1) / unit * unit;
+  if (out.a.image >= a.image || !resolve(out.a)) return std::nullopt;
+  out.graph = build_graph(out.a);
+  if (!std::ranges::equal(out.graph.params, graph.params, {}, &Param::name, &Param::name)) return std::nullopt;
+  return out;
 }
 
 // With rotary positions heads are sampled. That is expensive: at long sequences only few a layer can be afforded, and they are noisy.
@@ -127,7 +145,9 @@ Expected<Signal> predict_any(const Graph& graph, const Architecture& a, const Ba
   }
   if (!options.every_sequence && stands_for_many(batch) && !needs_every_image(graph)) {
     std::size_t part = 0;
-    return predict_batch(batch, [&](const Batch& few, double effort) {
+    const auto smaller = batch.pixels.empty() ? std::nullopt : for_smaller_images(graph, a);
+    const Images images{a.vocab, {smaller ? smaller->a.image : a.image, a.image, a.colours, smaller ? smaller->a.positions : batch.length}};
+    const auto predicts = [&](const Batch& few, double effort, bool small) {
       constexpr std::array<double, 7> share = {0, 0.5, 0.8, 0.85, 0.9, 0.95, 1};  // of the whole work, before each
       PredictOptions how = options;
       if (options.progress) {
@@ -137,11 +157,12 @@ Expected<Signal> predict_any(const Graph& graph, const Architecture& a, const Ba
       part = std::min(part + 1, share.size() - 2);
       how.every_sequence = true;
       how.effort *= effort;
-      return predict_any(graph, a, few, scheme, how);
-    });
+      return small ? predict_any(smaller->graph, smaller->a, few, scheme, how) : predict_any(graph, a, few, scheme, how);
+    };
+    return predict_batch(batch, predicts, images);
   }
   const Index n = options.longest > 0 ? options.longest : turns(graph) ? 256 : 512;
-  if (batch.length <= n || !batch.pixels.empty()) {  // of an image all patches
+  if (batch.length <= n || !batch.pixels.empty() || batch.pooled()) {  // of an image all patches
     if (auto fits = check_kernels(graph, a, batch); !fits) return std::unexpected(fits.error());
     return predict(graph, a, batch, scheme, options);
   }

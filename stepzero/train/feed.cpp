@@ -88,6 +88,7 @@ class OrderedFeed : public Feed {
       copy_part(all_.targets, from, all_.sequences, batch.targets, s);
       copy_part(all_.encoder_ids, from, all_.sequences, batch.encoder_ids, s);
       copy_part(all_.pixels, from, all_.sequences, batch.pixels, s);
+      copy_part(all_.features, from, all_.sequences, batch.features, s);
     }
     batch.seed = seed ^ (std::uint64_t{0x9E3779B97F4A7C15} * static_cast<std::uint64_t>(first));
   }
@@ -127,7 +128,7 @@ std::unique_ptr<Feed> ordered_feed(Batch all, Index sequences, int accumulate) {
   const auto part = [&](auto& list) {
     list.resize(list.size() / static_cast<std::size_t>(all.sequences) * static_cast<std::size_t>(sequences));
   };
-  part(shape.ids), part(shape.targets), part(shape.encoder_ids), part(shape.pixels);
+  part(shape.ids), part(shape.targets), part(shape.encoder_ids), part(shape.pixels), part(shape.features);
   return std::make_unique<OrderedFeed>(std::move(all), std::move(shape), accumulate);
 }
 

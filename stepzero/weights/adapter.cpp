@@ -1,7 +1,6 @@
 #include "stepzero/weights/adapter.hpp"
 
 #include <cmath>
-#include <filesystem>
 #include <set>
 
 #include <fmt/format.h>
@@ -10,21 +9,16 @@
 #include "stepzero/core/text.hpp"
 #include "stepzero/io/file.hpp"
 #include "stepzero/io/json.hpp"
+#include "stepzero/io/paths.hpp"
 
 namespace stepzero {
 
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr const char* config_name = "adapter_config.json";
 constexpr const char* tensors_name = "adapter_model.safetensors";
-
-bool is_directory(const std::string& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
-}
 
 // A key that is there and asks for something; peft writes null, false, {} and [] where it does not.
 bool asks(const Json& config, const char* key) {
@@ -69,8 +63,7 @@ Expected<void> read_targets(const Json& config, const std::string& file, Lora& l
 }  // namespace
 
 Expected<Lora> read_adapter_config(const std::string& path) {
-  const fs::path folder = is_directory(path) ? fs::path(path) : fs::path(path).parent_path();
-  const std::string file = (folder / config_name).string();
+  const std::string file = join_path(is_directory(path) ? std::string_view(path) : folder_of(path), config_name);
   constexpr std::uint64_t limit = 1 << 20;
   const auto text = read_text(file, limit);
   if (!text) return fail(text.error().message, "beside the adapter's tensors; or say what they are with --lora");
@@ -91,7 +84,7 @@ Expected<Lora> read_adapter_config(const std::string& path) {
 }
 
 Expected<CheckpointFiles> open_adapter(const std::string& path) {
-  return CheckpointFiles::open(is_directory(path) ? (fs::path(path) / tensors_name).string() : path);
+  return CheckpointFiles::open(is_directory(path) ? join_path(path, tensors_name) : path);
 }
 
 // Names are cut to what tells the modules apart, as people write them, where that names no others.

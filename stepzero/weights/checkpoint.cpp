@@ -258,6 +258,7 @@ class Checkpoint {
     if (shards_[0].params.empty()) return fail(fmt::format("--only \"{}\" matches no tensor", show(options_.only)), names_hint());
     if (directory_) {
       if (auto done = make_directory(options_.path); !done) return std::unexpected(done.error());
+      remove_leftovers(options_.path);
       if (auto done = clear_the_way(); !done) return std::unexpected(done.error());
       if (!options_.config.empty()) {
         if (auto done = write_config(options_); !done) return std::unexpected(done.error());

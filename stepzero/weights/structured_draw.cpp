@@ -56,6 +56,31 @@ std::vector<float> make_diagonal(const Param& p, const Block& b, std::uint64_t s
   return out;
 }
 
+// What stands in a tensor is the same in every draw: the logarithms of the places, or sines and cosines.
+std::vector<float> make_table(const Block& b) {
+  const Distribution& d = b.distribution;
+  std::vector<float> out(static_cast<std::size_t>(b.rows * b.cols));
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (d.structure == Distribution::Structure::ramp) {
+      out[i] = static_cast<float>(std::log(std::fmod(static_cast<double>(i), d.high) + 1));
+      continue;
+    }
+    const auto row = static_cast<double>(static_cast<Index>(i) / b.cols), col = static_cast<double>(static_cast<Index>(i) % b.cols);
+    const double cols = static_cast<double>(b.cols), angle = row * wave_number(col, cols, d.low > 0);
+    out[i] = static_cast<float>(wave_is_sine(col, cols, d.low > 0) ? std::sin(angle) : std::cos(angle));
+  }
+  return out;
+}
+
+std::vector<float> make_time_steps(const Param& p, const Block& b, std::uint64_t seed) {
+  const Distribution& d = b.distribution;
+  std::vector<double> uniform(static_cast<std::size_t>(b.rows * b.cols));
+  fill(Distribution::uniform(0.5, 0.5), stream_of(seed, p, b), 0, std::span<double>(uniform));
+  std::vector<float> out;
+  for (const double u : uniform) out.push_back(static_cast<float>(time_step(u, d.low, d.high, d.cut)));
+  return out;
+}
+
 // ---- mimetic: both matrices of a pair come from the same draw, named after the layer and the head
 
 // share (Z + sign I), entries of Z of variance 1/d.
@@ -190,6 +215,8 @@ std::vector<float> make_structured(const Param& p, const Block& block, const Ass
   using S = Distribution::Structure;
   if (block.distribution.structure == S::orthogonal) return make_orthogonal(p, block, seed);
   if (block.distribution.structure == S::diagonal) return make_diagonal(p, block, seed);
+  if (block.distribution.structure == S::ramp || block.distribution.structure == S::waves) return make_table(block);
+  if (block.distribution.structure == S::time_steps) return make_time_steps(p, block, seed);
   STEPZERO_CHECK(block.distribution.structure == S::mimetic);
   std::vector<float> out(static_cast<std::size_t>(block.rows * block.cols));
   if (block.role == Role::query || block.role == Role::key)

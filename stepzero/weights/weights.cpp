@@ -97,7 +97,8 @@ Expected<Tensors> match_tensors(const Graph& graph, const Architecture& a, const
     if (tensor == nullptr) {
       return fail(fmt::format("{}: tensor \"{}\" is missing", show(file.path()), show(p.name)), missing_hint(file, p.name));
     }
-    if (!std::ranges::equal(tensor->shape, p.shape, [](std::uint64_t x, Index y) { return x == static_cast<std::uint64_t>(y); })) {
+    const bool one = p.shape.empty() && std::ranges::all_of(tensor->shape, [](std::uint64_t n) { return n == 1; });  // some write [1]
+    if (!one && !std::ranges::equal(tensor->shape, p.shape, [](std::uint64_t x, Index y) { return x == static_cast<std::uint64_t>(y); })) {
       return fail(fmt::format("{}: byte {}: tensor \"{}\" has shape [{}], {} needs [{}]", show(file.path_of(*tensor)), tensor->header_byte,
                               show(tensor->name), fmt::join(tensor->shape, ", "), show(a.name), fmt::join(p.shape, ", ")),
                   "do the weights belong to this config.json?");

@@ -50,6 +50,11 @@ def check_verbs(folder):
         "coord": run(*coord),
         "coord with a mistake": run(*coord, "--parametrization", "none"),
         "coord over depths": run("coord", *TINY, "--depths", "1,2", "--seeds", "2", "--parametrization", "completep", "--html", f"{folder}/coord.html"),
+        "solve": run("solve", *TINY),
+        "solve, bound and measured": run("solve", *TINY, "--free", "attention_out,ffn_out,query", "--subject-to", "scores=4", "--measure", "--seeds", "2"),
+        "solve, rates": run("solve", *TINY, "--objective", "update", "--move-rates"),
+        "sweep": run("sweep", *TINY, "--over", "std.ffn_out=0.5..2:x3", "--over", "layers=1,2,0"),
+        "sweep, trained": run("sweep", *TINY, "--over", "rate=1e-3,1e-2", "--train", "1", "--steps", "2"),
         "transfer": run("transfer", "gpt2", "gpt2-medium", "--json"),
         "transfer, looked at": run("transfer", *TINY[:-3], "--target-set", "width=64", "--check", "--seeds", "1", "--seq-len", "8", "--zero-query", "--json"),
     }

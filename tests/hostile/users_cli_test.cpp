@@ -190,6 +190,27 @@ TEST_F(Users, forty_columns_do_not_wrap) {
   ::unsetenv("LC_ALL");
 }
 
+// Lists stay lists, and the scheme of the page is not laid over itself.
+TEST_F(Users, what_a_page_tells_to_paste) {
+  Words words = {"report", "gpt2", "--seq-len", "8", "--scheme", "xavier-normal"};
+  for (const char* set : {"layers=24", "width=64", "heads=4", "vocab=512"}) words.insert(words.end(), {"--set", set});
+  words.insert(words.end(), {"--compare-schemes", "xavier-normal,hf,lecun", "--json", "-o", scratch_.path("page.html")});
+  const Result r = run(words);
+  ASSERT_EQ(r.code, 0) << r.err;
+  std::size_t remedies = 0;
+  const json signal = json::parse(r.out);
+  for (const json& f : signal["findings"]) {
+    for (const json& remedy : f.value("remedies", json::array())) {
+      ++remedies;
+      EXPECT_THAT(remedy["command"].get<std::string>(), HasSubstr(" --compare-schemes xavier-normal,hf,lecun "));
+    }
+  }
+  EXPECT_GT(remedies, 0U);
+  const std::string page = scratch_.get("page.html");
+  EXPECT_THAT(page, HasSubstr("\"scheme\":\"lecun\",\"changes\""));
+  EXPECT_THAT(page, Not(HasSubstr("\"scheme\":\"xavier-normal\",\"changes\"")));
+}
+
 // ---- words
 
 TEST(TimeLeft, GrowsFromWhatWasDone) {
@@ -241,6 +262,36 @@ TEST_F(Users, an_initializer_range_of_zero_is_predicted) {
   const Result r = config((std::string("{") + small_llama + R"(, "num_hidden_layers": 2, "initializer_range": 0})").c_str(), {"--json"});
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_NEAR(json::parse(r.out)["loss"]["predicted"].get<double>(), std::log(50), 1e-9);
+}
+
+// ---- files that would take for ever: the system ends a process that takes more than a second of the processor
+
+TEST_F(Users, whatever_a_file_asks_for_it_ends_within_a_second) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  const std::string limit = "ulimit -t 30; ";
+#else
+  const std::string limit = "ulimit -t 1; ";
+#endif
+  const std::string begin = "arch(\"m\", width=8, vocab=50)\nx = tokens(vocab, width, name=\"e\")\nstream(x)\n";
+  const std::vector<std::tuple<std::string, std::string, std::string>> cases = {
+      {"l = [1]\nfor y in l:\n    l.append(y)\n", "m.py:5:1:", "stopped after 5000000 steps"},
+      {"def f(y):\n    return f(y)\nf(1)\n", "m.py:5:", "lie too deep in each other"},
+      {"for i in range(10 ** 9):\n    x = relu(x)\n", "m.py:4:", "this range is too long"},
+      {"for i in range(1000):\n    for k in range(10 ** 6):\n        x = relu(x)\n", "m.py:", "stopped after 5000000 steps"},
+      {"def more(y):\n    for k in range(1000):\n        y = relu(y)\n    return y\nfor i in range(10 ** 6):\n    x = more(x)\n",
+       "m.py:6:", "stopped after 5000000 steps"},
+      {"x = linear(x, 10 ** 15, name=\"w\")\n", "m.py:4:", "no whole number from -1 to 2^31"},
+      {"x = linear(x, widht, name=\"w\")\n", "m.py:4:", "no name widht; did you mean width?"},
+      {"x = linear(x, width, nmae=\"w\")\n", "m.py:4:", "nmae"},
+      {"x = attention(x, x, x, heads=3)\n", "m.py:4:", "do not divide"},
+      {"x = rms_norm(7, name=\"n\")\n", "m.py:4:", "a wire is expected here"},
+  };
+  for (const auto& [lines, place, reason] : cases) {
+    (void)scratch_.put("m.py", begin + lines + "loss(head(x, vocab, name=\"h\"))\n");
+    const Result r = shell(limit + "stepzero predict m.py");
+    EXPECT_EQ(r.code, 2) << lines << r.err;
+    EXPECT_THAT(r.err, AllOf(HasSubstr(place), HasSubstr(reason))) << lines;
+  }
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ Batch small_batch() {
   batch.seed = 7;
   batch.encoder_ids = {2, 2, 7, 1, 8, 2};
   for (int i = 0; i < 2 * 3 * 4 * 4; ++i) batch.pixels.push_back(static_cast<float>(i * 37 % 101) / 50 - 1);
+  batch.features = batch.pixels;
   return batch;
 }
 
@@ -129,12 +130,13 @@ std::vector<double> squares_of(const std::vector<Tensor<double>>& list) {
 
 // Of experts the sum over all: one alone sees few tokens in one draw and many in the next. What only a choice sees has no gradient.
 template <class O>
-std::vector<double> by_part(const O&, const std::vector<double>& squares) {
+std::vector<double> by_part([[maybe_unused]] const O& op, const std::vector<double>& squares) {
   if constexpr (std::is_same_v<O, Experts>) {
-    std::vector<double> sum(Experts::parts, 0.0);
+    std::vector<double> sum(static_cast<std::size_t>(op.matrices()), 0.0);
     for (std::size_t i = 0; i < squares.size(); ++i) sum[i % sum.size()] += squares[i];
     return sum;
   }
+  if constexpr (std::is_same_v<O, XIelu>) return {squares[0], squares[1]};  // the others are not trained
   return squares;
 }
 
@@ -161,7 +163,8 @@ Tally run_case(const Case& c, int draws, std::uint64_t seed) {
         std::vector<Law> laws;
         const bool centred = std::is_same_v<std::decay_t<decltype(op)>, PatchEmbedding>;  // as it assumes of its vectors too
         for (const ParamShape& shape : op.params()) {
-          laws.push_back(shape.rows > 1 ? Law{0, 1 / static_cast<double>(shape.fan_in)} : Law{centred ? 0.0 : 1.0, 0.3});
+          const bool sharp = std::is_same_v<std::decay_t<decltype(op)>, XIelu>;  // its numbers start alike in every draw
+          laws.push_back(shape.rows > 1 ? Law{0, 1 / static_cast<double>(shape.fan_in)} : Law{centred ? 0.0 : 1.0, sharp ? 0.0 : 0.3});
         }
         const DownWire y_moment = op.push(PushDoor{batch, x_moments, laws});
         const UpWire up(std::is_same_v<std::decay_t<decltype(op)>, CrossEntropy> ? Kernel::from(tokens, [](Index, Index) { return 1.0; })
@@ -200,8 +203,10 @@ Tally run_case(const Case& c, int draws, std::uint64_t seed) {
           for (std::size_t i = 0; i < dx.size(); ++i) {
             const Kernel Gx = gram(dx[i], 1);
             tally.add(fmt::format("pull, input {}, tokens", i), diagonal(Gx), diagonal(pulled.dx[i].G));
-            // the pairs' gradients of a loss or of a router nearly cancel: a sum of its own size
-            const bool cancel = loss || (i == 1 && std::is_same_v<std::decay_t<decltype(op)>, Experts>);
+            // the pairs' gradients of a loss, of a router or of a scan's steps nearly cancel: a sum of its own size
+            const bool cancel =
+                loss ||
+                (i == 1 && (std::is_same_v<std::decay_t<decltype(op)>, Experts> || std::is_same_v<std::decay_t<decltype(op)>, Scan>));
             tally.add(fmt::format("pull, input {}, all", i), cancel ? Gx.sum() : rest(Gx),
                       cancel ? pulled.dx[i].G.sum() : rest(pulled.dx[i].G));
           }

@@ -13,6 +13,7 @@
 #include "stepzero/kernels/fill.hpp"
 #include "stepzero/ops/move/heads.hpp"
 #include "stepzero/ops/move/linear.hpp"
+#include "stepzero/ops/move/lora.hpp"
 #include "stepzero/ops/move/norm.hpp"
 #include "stepzero/ops/move/pointwise.hpp"
 #include "stepzero/ops/move/sums.hpp"
@@ -65,6 +66,10 @@ Tensor<double> times_root(const Square& root, const Tensor<double>& z) {
 // What an optimizer makes of a gradient; `ones`: the mutant whose sign of 0 is 1.
 Tensor<double> update_for(const Update& u, const Tensor<double>& g, bool ones = false) {
   Tensor<double> out(g.rows(), g.cols());
+  if (u.rule == Update::Rule::none) {
+    std::fill_n(out.data(), out.size(), 0.0);
+    return out;
+  }
   if (u.rule == Update::Rule::polar) {
     out = u.newton_schulz > 0 ? newton_schulz_factor(g.view(), u.newton_schulz) : polar_factor(g.view());
     for (Index i = 0; i < out.size(); ++i) out.data()[i] *= u.times;
@@ -277,6 +282,15 @@ TEST(Move, LinearUnderEveryOptimizer) {
   expect_law(law_of(op, {n, n, {polar(0.5, 5), sign(1e-2)}, 0.05, before, 30}, matrix_law), "Newton-Schulz");
 }
 
+// An adapter that begins at 0, beside a frozen matrix: only its second matrix has a gradient.
+TEST(Move, Adapters) {
+  const LoraLinear op{.base = {.in = n, .out = n, .bias = false}, .rank = 8, .scale = 2};
+  const std::vector<Law> laws = {{0, 0.05 * 0.05}, {0, 1.0 / n}, {0, 0}};
+  const Before before{.stretch = -0.2, .response = 0.1, .noise = 0.3};
+  expect_law(law_of(op, {n, n, {{}, sgd(1e-2), sgd(1e-2)}, 0.05, before}, laws), "sgd");
+  expect_law(law_of(op, {n, n, {{}, sign(1e-2), sign(1e-2)}, 0.05, before}, laws), "sign");
+}
+
 // The parameters alone: what the input brings does not cover them up.
 TEST(Move, DirectChanges) {
   const Linear op{.in = n, .out = 2 * n, .storage = Storage::in_out};
@@ -427,7 +441,9 @@ Findings law_of_branch(const Branch& b, const Update& u, const Before& before, i
     from.push_back({&wires[k], &gradients[k], movers[k].matrix.get(), &x, 1});
     in.push_back(&changes[k]);
   }
-  const ChainMover mover = b.heads ? move_heads(batch, b.drawn, from, {}, G, 3, 4) : move_pointwise(batch, b.drawn, from, G, out, 3, 4);
+  Likeness alike;
+  const ChainMover mover =
+      b.heads ? move_heads(batch, b.drawn, from, {}, G, K, 3, 12, alike) : move_pointwise(batch, b.drawn, from, G, out, 3, 4, in, alike);
   const WireChange predicted = mover.run(in, 1).back();
   double decrease = 0;
   for (const double one : mover.decreases) decrease += one;

@@ -51,7 +51,7 @@ TEST(Families, HaveTheTensorsOfTheRealClasses) {
     for (const Param& p : build_graph(resolved(model["config"])).params) EXPECT_TRUE(have.emplace(p.name, p.shape).second) << p.name;
     EXPECT_EQ(have, want) << family;
   }
-  EXPECT_GE(seen, 48U);
+  EXPECT_GE(seen, 60U);
 }
 
 // Two samples of one distribution: the standard deviations differ by less than 6 standard errors.
@@ -231,6 +231,10 @@ TEST(Families, RefuseWhatTheyCannotRun) {
       {{"model_type", "distilbert"}, {"dim", 64}, {"hidden_size", 128}},
       {{"model_type", "llama"}, {"moe_intermediate_size", 64}},
       {{"model_type", "arcee"}, {"no_rope_layers", {1, 0}}},
+      {{"model_type", "clip"}, {"text_config", {{"hidden_size", 64}}}, {"vision_config", {{"hidden_size", 64}}}},
+      {{"model_type", "siglip"}, {"architectures", {"SiglipModel"}}, {"vision_config", {{"hidden_size", 64}}}},
+      {{"model_type", "apertus"}, {"attn_logit_softcapping", 50.0}},
+      {{"model_type", "gpt_oss"}, {"residual_multiplier", 0.5}},
   };
   for (const auto& config : configs) EXPECT_NE(refusal(config), "accepted") << config.dump();
 }

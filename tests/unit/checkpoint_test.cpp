@@ -2,6 +2,7 @@
 #include "stepzero/weights/checkpoint.hpp"
 
 #include <filesystem>
+#include <fstream>
 #include <map>
 
 #include <fmt/format.h>
@@ -188,8 +189,9 @@ std::vector<std::string> medium(const std::string& path) {
 }
 
 bool has_temporary(const std::string& path) {
-  for (const auto& [name, bytes] : folder(path)) {
-    if (name.ends_with(".tmp")) return true;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(path, ignored)) {
+    if (entry.path().extension() == ".tmp") return true;
   }
   return false;
 }
@@ -224,6 +226,30 @@ TEST(Checkpoint, KilledInTheMiddleAndResumed) {
   ASSERT_EQ(again.wait(), 0) << again.err();
   EXPECT_THAT(again.out(), HasSubstr("kept"));
   EXPECT_TRUE(folder(path) == want);  // the same files, the same bytes, and no temporary left behind
+}
+
+// Into the same directory, with files of other names: what the killed one left goes, what somebody writes or owns stays.
+TEST(Checkpoint, AnotherOneClearsWhatAKilledOneLeft) {
+  const Scratch scratch;
+  const std::string path = scratch.path("there");
+  for (int attempt = 0; attempt < 50 && !has_temporary(path); ++attempt) {  // a kill between two files leaves nothing: another try
+    std::filesystem::remove_all(path);
+    Program victim(medium(path), scratch);
+    for (int i = 0; i < 50000 && !has_temporary(path); ++i) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    victim.signal(SIGKILL);
+    victim.wait();
+  }
+  ASSERT_TRUE(has_temporary(path));
+  std::ofstream(path + "/.notes.tmp") << "mine";
+  const auto writer = OutputFile::create(path + "/other.bin", 8);
+  ASSERT_TRUE(writer.has_value());
+  Program next({"init", "gpt2", "--set", "layers=1", "--set", "vocab=97", "--force", "--quiet", "-o", path}, scratch);
+  EXPECT_EQ(next.wait(), 0) << next.err();
+  std::vector<std::string> hidden;
+  for (const auto& [name, bytes] : folder(path)) {
+    if (name.ends_with(".tmp")) hidden.push_back(name);
+  }
+  EXPECT_THAT(hidden, ::testing::UnorderedElementsAre(".notes.tmp", ::testing::StartsWith(fmt::format(".other.bin.{}-", ::getpid()))));
 }
 
 TEST(Checkpoint, TwoWritersDoNotMix) {

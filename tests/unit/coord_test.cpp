@@ -10,6 +10,7 @@
 #include "stepzero/api/coord.hpp"
 #include "stepzero/api/setup.hpp"
 #include "stepzero/core/parallel.hpp"
+#include "stepzero/optim/optimizer.hpp"
 #include "stepzero/schemes/scheme_file.hpp"
 
 namespace stepzero {
@@ -31,31 +32,36 @@ std::string failing(const Coord& c) {
   return out;
 }
 
+// A check of a model.
+struct CoordCase : CoordRequest {
+  ModelRequest model;
+};
+
 // Untied, of two layers; 16 tokens.
-CoordRequest untied(const std::string& optimizer = "adamw") {
-  CoordRequest r;
+CoordCase untied(const std::string& optimizer = "adamw") {
+  CoordCase r;
   r.model = {.model = "gpt2", .set = {"layers=2", "width=32", "heads=2", "vocab=97", "positions=16", "tied=false"}};
   r.widths = {32, 64, 128, 256};
-  r.options.name = optimizer;
+  r.optimizer.name = optimizer;
   r.input.length = 16;
   r.seeds = 2;
   return r;
 }
-CoordRequest tied() {
-  CoordRequest r = untied();
+CoordCase tied() {
+  CoordCase r = untied();
   r.model.set.back() = "tied=true";
   return r;
 }
 // One key head, whatever the number of queries.
-CoordRequest grouped(const std::string& optimizer) {
-  CoordRequest r = untied(optimizer);
+CoordCase grouped(const std::string& optimizer) {
+  CoordCase r = untied(optimizer);
   r.model = {.model = "llama-2-7b", .set = {"layers=2", "width=32", "heads=2", "kv_heads=1", "ffn=96", "vocab=97", "positions=16"}};
   r.keep_keys = true;
   r.seeds = 4;  // updates by SGD scatter: of two draws the errors are too large to see it
   return r;
 }
 
-double growth(const CoordPoint& p, const CoordRequest& r) { return p.value / static_cast<double>(r.widths.front()); }
+double growth(const CoordPoint& p, const CoordCase& r) { return p.value / static_cast<double>(r.widths.front()); }
 
 // Changes what one point is drawn by.
 void change_laws(CoordPoint& p, const std::function<void(const Param&, LawRow&)>& change) {
@@ -82,8 +88,8 @@ class Coordinates : public ::testing::Test {
   ~Coordinates() override { set_threads(before_); }
 
   using Spoil = std::function<void(CoordPoint&, double m)>;
-  static Coord run(const CoordRequest& r, const Spoil& spoil = {}) {
-    auto points = coord_points(r);
+  static Coord run(const CoordCase& r, const Spoil& spoil = {}) {
+    auto points = coord_points(r.model, r);
     EXPECT_TRUE(points.has_value()) << points.error().message;
     for (CoordPoint& p : *points) {
       if (spoil) spoil(p, growth(p, r));
@@ -92,7 +98,7 @@ class Coordinates : public ::testing::Test {
     EXPECT_TRUE(coord.has_value()) << coord.error().message;
     return std::move(*coord);
   }
-  static void expect_found(const char* id, const CoordRequest& r, const Spoil& spoil) {
+  static void expect_found(const char* id, const CoordCase& r, const Spoil& spoil) {
     const Coord c = run(r, spoil);
     EXPECT_FALSE(c.pass()) << id;
     const auto found = ids(c);
@@ -109,13 +115,13 @@ TEST_F(Coordinates, NoOutputMultiplier) {
 }
 
 TEST_F(Coordinates, NoOutputMultiplierOfAZeroHead) {
-  CoordRequest r = untied();
+  CoordCase r = untied();
   r.zero_output = true;
   expect_found("no-output-multiplier", r, [](CoordPoint& p, double) { p.architecture.logit_scale = 1; });
 }
 
 TEST_F(Coordinates, ScoresByTheRootOfTheHead) {
-  CoordRequest r = untied();
+  CoordCase r = untied();
   r.grow_heads = true;
   expect_found("scores-by-root-of-head", r, [](CoordPoint& p, double m) { p.architecture.attention_scale = 0.25 / std::sqrt(m); });
 }
@@ -154,19 +160,19 @@ TEST_F(Coordinates, FansSwapped) {
 }
 
 TEST_F(Coordinates, EpsNotScaled) {
-  CoordRequest r = untied();
-  r.options.eps = 1e-5;
+  CoordCase r = untied();
+  r.optimizer.eps = 1e-5;
   expect_found("eps-not-scaled", r, [](CoordPoint& p, double) { change_rates(p, [](const Param&, RateRow& row) { row.eps = 1e-5; }); });
 }
 
 TEST_F(Coordinates, DecayInItsCoupledForm) {
-  CoordRequest r = untied();
-  r.options.decay = 0.1;
+  CoordCase r = untied();
+  r.optimizer.decay = 0.1;
   expect_found("decay-coupled", r, [](CoordPoint& p, double) { change_rates(p, [](const Param&, RateRow& row) { row.decay = 0.1; }); });
 }
 
 TEST_F(Coordinates, ZeroOutputForgotten) {
-  CoordRequest r = untied();
+  CoordCase r = untied();
   r.zero_output = true;
   expect_found("zero-output-forgotten", r, [](CoordPoint& p, double) {
     change_laws(p, [](const Param& x, LawRow& row) {
@@ -176,7 +182,7 @@ TEST_F(Coordinates, ZeroOutputForgotten) {
 }
 
 TEST_F(Coordinates, ZeroQueryForgotten) {
-  CoordRequest r = untied();
+  CoordCase r = untied();
   r.zero_query = true;
   expect_found("zero-query-forgotten", r, [](CoordPoint& p, double m) {
     change_laws(p, [&](const Param&, LawRow& row) {
@@ -193,7 +199,7 @@ TEST_F(Coordinates, GroupedKeysAsQueries) {
 
 // timm issue 2791: the fan of a kernel's last two sides
 TEST_F(Coordinates, ConvolutionByTheWrongFan) {
-  CoordRequest r;
+  CoordCase r;
   r.model = {.model = "lenet", .set = {"image=16"}, .scheme = "he"};
   r.widths = {16, 32, 64};
   r.parametrization = "aligned";
@@ -206,7 +212,7 @@ TEST_F(Coordinates, ConvolutionByTheWrongFan) {
 
 // Set-ups without a mistake raise no alarm.
 TEST_F(Coordinates, CorrectSetUpsPass) {
-  std::vector<CoordRequest> all;
+  std::vector<CoordCase> all;
   for (const char* optimizer : {"adamw", "lion", "muon", "sgd"}) all.push_back(untied(optimizer));
   for (const char* parametrization : {"depth-mup", "completep", "spectral"}) {
     all.push_back(tied());
@@ -214,20 +220,20 @@ TEST_F(Coordinates, CorrectSetUpsPass) {
   }
   all.push_back(grouped("adamw"));
   all.push_back(untied());
-  all.back().options.decay = 0.1;
+  all.back().optimizer.decay = 0.1;
   all.push_back(untied());
   all.back().zero_output = all.back().zero_query = true;
-  for (CoordRequest& r : all) {
+  for (CoordCase& r : all) {
     r.widths = {32, 64, 128};
     r.seed = 7;
     const Coord c = run(r);
-    EXPECT_TRUE(c.pass()) << r.options.name << " " << r.parametrization << "\n" << failing(c);
+    EXPECT_TRUE(c.pass()) << r.optimizer.name << " " << r.parametrization << "\n" << failing(c);
     EXPECT_TRUE(c.mistakes.empty());
   }
 }
 
 TEST_F(Coordinates, DepthByCompleteP) {
-  CoordRequest r = tied();
+  CoordCase r = tied();
   r.widths.clear();
   r.depths = {2, 4, 8, 16};
   r.parametrization = "completep";
@@ -239,7 +245,7 @@ TEST_F(Coordinates, DepthByCompleteP) {
 }
 
 TEST_F(Coordinates, StandardParametrizationFails) {
-  CoordRequest r = untied();
+  CoordCase r = untied();
   r.parametrization = "none";
   r.model.scheme = "lecun";
   const Coord c = run(r);
@@ -248,7 +254,7 @@ TEST_F(Coordinates, StandardParametrizationFails) {
 
 // Theory's slopes are those of draws. (The logits of a narrow model whose head is tied know their own token, which theory does not.)
 TEST_F(Coordinates, PredictedSlopesAreThoseMeasured) {
-  CoordRequest r = untied();
+  CoordCase r = untied();
   r.widths = {32, 64, 128, 256};
   r.steps = 1;
   r.seeds = 4;
@@ -279,16 +285,16 @@ TEST_F(Coordinates, SlopesAndErrors) {
 }
 
 TEST_F(Coordinates, Refusals) {
-  CoordRequest r = untied();
+  CoordCase r = untied();
   r.widths = {32, 40};
-  EXPECT_FALSE(coord_points(r));  // half a head
+  EXPECT_FALSE(coord_points(r.model, r));  // half a head
   r.widths = {32};
-  EXPECT_FALSE(coord_points(r));
+  EXPECT_FALSE(coord_points(r.model, r));
   r.widths = {64, 32};
-  EXPECT_FALSE(coord_points(r));
+  EXPECT_FALSE(coord_points(r.model, r));
   r.widths = {32, 64};
   r.depths = {1, 2};
-  EXPECT_FALSE(coord_points(r));
+  EXPECT_FALSE(coord_points(r.model, r));
 }
 
 }  // namespace

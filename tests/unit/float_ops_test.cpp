@@ -28,6 +28,7 @@ Batch larger_batch(Index sequences, Index length) {
     batch.encoder_ids.push_back(static_cast<std::int32_t>(t * 5 % 211));
   }
   for (Index i = 0; i < sequences * 3 * 24 * 24; ++i) batch.pixels.push_back(static_cast<float>(i * 37 % 101) / 50 - 1);
+  batch.features = batch.pixels;
   return batch;
 }
 
@@ -80,6 +81,19 @@ std::vector<Example> larger_examples() {
       {"max-pool", MaxPool{.window = {.side = 9, .size = 3, .stride = 2, .padding = 1}, .width = 40}, {40}},
       {"batch-norm", BatchNorm{.width = 96}, {96}},
       {"flatten", Flatten{.side = 9, .width = 5}, {5}},
+      {"pool-mean", TokenPool{.width = 96, .count = 0}, {96}},
+      {"pool-largest", TokenPool{.width = 96, .largest = true}, {96}},
+      {"probe", Probe{.width = 96}, {}},
+      {"features", Features{.frames = 24, .width = 72}, {}},
+      {"time-conv", TimeConv{.in = 24, .out = 40, .size = 3, .stride = 2, .before = 1, .after = 1, .bias = true}, {24}},
+      {"time-conv-depthwise", TimeConv{.in = 96, .out = 96, .size = 4, .before = 3, .depthwise = true, .bias = true}, {96}},
+      {"temperature", Temperature{.width = 96, .by = 0.3, .every = 16}, {96}},
+      {"shift", Shift{.width = 96}, {96}},
+      {"concat", Concat{.n = 40, .m = 56}, {40, 56}},
+      {"take", Take{.from = 96, .first = 32, .width = 48}, {96}},
+      {"scan", Scan{.heads = 48, .head_dim = 1, .states = 16}, {48, 48, 16, 16}},
+      {"scan-heads", Scan{.heads = 6, .head_dim = 16, .states = 16, .groups = 2, .each = false}, {96, 6, 32, 32}},
+      {"xielu", XIelu{.width = 384}, {384}},
       {"cross-entropy", CrossEntropy{.vocab = 401}, {401}},
   };
   std::vector<Example> phis;
@@ -160,12 +174,13 @@ std::vector<Row> compare_doors(const Example& example, Stage& stage) {
       example.op);
 }
 
-// Terms in the longest sum an op can make: over channels, or over tokens.
+// Terms in the longest sum an op can make: over channels, over tokens, or over both where they share a learned number.
 double terms(const Example& example, const Stage& stage) {
   Index n = stage.batch.tokens();
   for (const auto& place : stage.places) n = std::max(n, place.cols());
   n = std::max(n, std::visit([](const auto& op) { return op.channels(); }, example.op));
-  return static_cast<double>(n);
+  const bool shared = std::holds_alternative<XIelu>(example.op) || std::holds_alternative<Scan>(example.op);
+  return static_cast<double>(shared ? n * stage.batch.tokens() : n);
 }
 
 void expect_close(const Example& example, Stage stage, double c) {

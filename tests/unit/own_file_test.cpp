@@ -1,4 +1,5 @@
 // Models that are files of their own: the words, the canonical graph, what the verbs make of them, and what they refuse.
+#include <cmath>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -88,24 +89,68 @@ TEST(OwnFile, TheSameBitsAreWritten) {
 }
 
 TEST(OwnFile, EveryExampleRuns) {
-  std::size_t seen = 0, predicted = 0;
+  std::size_t seen = 0;
   for (const auto& entry : std::filesystem::directory_iterator(examples)) {
-    const Model model = load(entry.path().string(), {"layers=2", "width=64", "heads=4", "vocab=97"});
+    std::vector<std::string> sizes = {"layers=2", "width=64", "vocab=97"};
+    if (entry.path().filename() != "tanh.py") sizes.emplace_back("heads=4");
+    const Model model = load(entry.path().string(), sizes);
     const auto measured = model.measure({.input = {.length = 8}});
     ASSERT_TRUE(measured) << entry.path() << measured.error().message;
     EXPECT_GT(*measured->loss.measured, 3) << entry.path();
     const auto theory = model.predict({.input = {.length = 8}});
-    if (theory) {
-      ++predicted;
-    } else {
-      EXPECT_EQ(entry.path().filename(), "differential.py");
-      EXPECT_THAT(theory.error().message,
-                  HasSubstr("blocks.0.attn.mix and blocks.0.attn.gain, which both hold what blocks.0.attn.v makes"));
-    }
+    EXPECT_TRUE(theory) << entry.path() << theory.error().message;
     ++seen;
   }
   EXPECT_GE(seen, 5U);
-  EXPECT_EQ(predicted + 1, seen);
+}
+
+// Two maps over one wire of values share most of what they make: as if they did not, the sum would be 2.7 times too large. What is left
+// of it is small and varies from draw to draw, so that the gradient behind the norm of the heads is up to a fifth too small.
+TEST(OwnFile, MapsOverTheSameValuesAreAsMeasured) {
+  const Model model = load(examples + "differential.py", {"layers=2", "width=128", "heads=4", "vocab=97", "init_std=0.09", "share=0.6"});
+  const auto signal = model.compare({.input = {.length = 12}, .seeds = 48});
+  ASSERT_TRUE(signal) << signal.error().message;
+  std::size_t seen = 0;
+  for (const NodeSignal& n : signal->nodes) {
+    const auto near = [&](const Value& v, double allowed) {
+      const double off = *v.predicted / *v.measured - 1;
+      EXPECT_TRUE(std::abs(off) <= allowed + 5 * v.standard_error.value_or(0) / *v.measured) << n.name << " " << off;
+    };
+    near(n.forward.second_moment, 0.03);
+    if (n.name.ends_with("attn.v")) near(n.backward.norm, 0.05), ++seen;
+    if (n.name.ends_with("attn.sum")) near(n.backward.norm, 0.2), ++seen;
+  }
+  EXPECT_EQ(seen, 4U);
+}
+
+TEST(OwnFile, MapsThatShareTheirKeysAreRefused) {
+  const auto graph =
+      graph_of(small("v = linear(x, width, name=\"v\", role=\"value\")\nk = linear(x, width, name=\"k\", role=\"key\")\n"
+                     "a, b = [attention(linear(x, width, name=f\"q{i}\", role=\"query\"), k, v, heads) for i in range(2)]\n"
+                     "x = x + linear(a - 0.5 * b, width, name=\"o\", role=\"attention_out\")\nstream(x)\n"));
+  ASSERT_TRUE(graph) << graph.error().message;
+  EXPECT_THAT(check_sources(*graph).error().message, HasSubstr("which both hold what blocks.0.attn.v makes"));
+}
+
+// Weights that are used again, ops without a rule: refused by name, and measured.
+TEST(OwnFile, WhatHasNoRuleIsRefusedByName) {
+  const Scratch scratch;
+  const std::vector<std::pair<std::string, const char*>> cases = {
+      {R"({"model_type": "albert", "embedding_size": 16, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48, "vocab_size": 97})",
+       "uses the weights of blocks.0.attn.q again"},
+      {R"({"model_type": "llama4_text", "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 48, "num_local_experts": 4, "vocab_size": 97, "max_position_embeddings": 64})",
+       "experts whose inputs are scaled by their gates"},
+      {R"({"model_type": "whisper", "d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "vocab_size": 97, "num_mel_bins": 8, "max_source_positions": 6, "max_target_positions": 16, "pad_token_id": 0})",
+       "attention to a sequence of another length"}};
+  for (const auto& [config, want] : cases) {
+    const Model model = load(scratch.put("config.json", config));
+    const auto theory = model.predict({.input = {.length = 8}});
+    ASSERT_FALSE(theory) << want;
+    EXPECT_THAT(theory.error().message, HasSubstr(want));
+    const auto measured = model.measure({.input = {.length = 8}});
+    ASSERT_TRUE(measured) << measured.error().message;
+    EXPECT_NEAR(*measured->loss.measured, std::log(97.0), 0.5) << want;
+  }
 }
 
 // ---- sums that know what they share

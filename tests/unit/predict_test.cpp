@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "stepzero/core/parallel.hpp"
+#include "stepzero/models/make_input.hpp"
 #include "stepzero/ops/finite/all.hpp"
 #include "stepzero/pass/measure.hpp"
 #include "stepzero/report/json.hpp"
@@ -309,6 +310,18 @@ TEST(Predict, ExpertsThatNobodyChose) {
     EXPECT_FALSE(r.wrong()) << r.where << ' ' << r.what << ": " << r.predicted << ", measured " << r.measured << ", z " << r.z;
   }
   EXPECT_GT(unchosen, 0);
+}
+
+// The same token at several distances: nearly equal, and drawn kernels of them are what the mean kernel says.
+TEST(Predict, TokensThatAreNearlyEqual) {
+  SmallModel m = small_model("t5-small", {"layers=4", "decoder_layers=1", "vocab=2000"}, "zipf", 1);
+  m.batch = make_input(m.a, {.tokens = "zipf", .length = 96, .seed = 1}).value();
+  const auto of = [&](Order order) { return predict(m.graph, m.a, m.batch, **find_scheme("hf"), {.order = order, .effort = 0.1}); };
+  const Signal limit = of(Order::limit), finite = of(Order::fluctuations);
+  for (std::size_t i = 0; i < limit.nodes.size(); ++i) {
+    const double x = *limit.nodes[i].forward.second_moment.predicted, y = *finite.nodes[i].forward.second_moment.predicted;
+    EXPECT_TRUE(std::abs(y / x - 1) <= 0.1) << limit.nodes[i].name << " " << x << " " << y;
+  }
 }
 
 // Tokens that are all alike: what tells them apart is 0, or rounding.

@@ -1,12 +1,17 @@
 // What a change of the command line must do to be called a remedy.
 #include "stepzero/report/remedies.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "stepzero/models/make_input.hpp"
 #include "stepzero/report/depth.hpp"
 #include "stepzero/report/diagnosis.hpp"
 #include "tests/unit/healthy_signal.hpp"
+#include "tests/unit/small_model.hpp"
 
 namespace stepzero {
 namespace {
@@ -58,6 +63,39 @@ TEST(Remedies, OnlyWhatHelpsIsShownWithItsNumbers) {
   }
   EXPECT_THAT(f.remedy, ::testing::HasSubstr("loss 14 to 10."));
   EXPECT_LE(sure, 5) << "what does not help on a few tokens is not predicted in full";
+}
+
+// A healthy encoder-decoder, but for the scores of its two stacks and the loss.
+Signal with_scores(double encoder, double decoder, double loss) {
+  static const Signal healthy = [] {
+    SmallModel m = small_model("t5-small", {"layers=1", "decoder_layers=1", "width=128", "heads=2", "head_dim=64", "ffn=256", "vocab=2000"},
+                               "zipf", 1);
+    m.batch = make_input(m.a, {.tokens = "zipf", .length = 16}).value();
+    return predict(m.graph, m.a, m.batch, **find_scheme("hf"), {.order = Order::limit});
+  }();
+  Signal s = healthy;
+  for (AttentionSignal& a : s.attention) a.score_variance.predicted = a.name.starts_with("encoder.") ? encoder : decoder;
+  s.loss.predicted = std::log(static_cast<double>(s.architecture.vocab)) + loss;
+  s.findings = diagnose(s);
+  return s;
+}
+
+// An encoder's error and a decoder's warning of one name: what may come instead of each goes by its own severity.
+TEST(Remedies, EachStackGoesByItsOwnSeverity) {
+  Signal sick = with_scores(1000, 10, 0);
+  const Signal other = with_scores(1, 1, 3);  // another warning instead
+  const auto of = [&](const char* stack) {
+    return std::ranges::find_if(sick.findings, [&](const Finding& f) { return f.id == "score-variance" && f.where.starts_with(stack); });
+  };
+  ASSERT_NE(of("encoder"), sick.findings.end());
+  ASSERT_NE(of("decoder"), sick.findings.end());
+  ASSERT_EQ(of("encoder")->severity, Severity::error);
+  ASSERT_EQ(of("decoder")->severity, Severity::warning);
+  const Trials trials{[&](const Change& change, bool) -> Expected<Signal> { return change.flags().empty() ? sick : other; },
+                      [](const Change& c) { return c.flags(); }, false};
+  find_remedies(sick, trials, Severity::warning, 1);
+  EXPECT_EQ(of("encoder")->remedies.size(), 1U);
+  EXPECT_EQ(of("decoder")->remedies.size(), 0U) << "it brings what is as bad";
 }
 
 TEST(Remedies, WhatWasTriedInVainIsSaid) {

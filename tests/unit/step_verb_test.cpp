@@ -5,9 +5,10 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "stepzero/api/step.hpp"
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/report/check_step.hpp"
+#include "stepzero/report/step.hpp"
+#include "stepzero/stepzero.hpp"
 
 namespace stepzero {
 namespace {
@@ -80,45 +81,47 @@ TEST_F(StepVerb, TwoCurvesApart) {
 
 // Predicted and measured numbers of one name are of one thing: they agree to a tenth and a bit.
 TEST_F(StepVerb, PredictedBesideMeasured) {
+  const auto model = Model::load({.model = "gpt2", .set = {"layers=2", "width=64", "heads=2", "vocab=97", "positions=16"}});
   StepRequest r;
-  r.model = {.model = "gpt2", .set = {"layers=2", "width=64", "heads=2", "vocab=97", "positions=16"}};
   r.optimizer = {.name = "adamw", .rate = 1e-3};
   r.input.length = 12;
   r.measured = true;
   r.search = false;
   r.seeds = 8;
-  const auto s = run_step(r);
-  ASSERT_TRUE(s) << s.error().message;
-  const StepSignal& step = s->step();
+  const auto done = model->step(r);
+  ASSERT_TRUE(done) << done.error().message;
+  const StepSubject& s = done->subject();
+  const StepSignal& step = s.step();
   const auto near = [](const Value& v, double share, const std::string& what) {
     ASSERT_TRUE(v.predicted && v.measured) << what;
     EXPECT_NEAR(*v.predicted / *v.measured, 1, share) << what;
   };
   near(step.wires[step.logits].relative, 0.1, "logits");
   near(step.first_order, 0.15, "first order");
-  const auto json = nlohmann::json::parse(step_json(*s));
+  const auto json = nlohmann::json::parse(done->json());
   EXPECT_EQ(json["schema"], "stepzero.step/1");
   ASSERT_EQ(json["streams"].size(), 3U);
   double shares = 0;
   for (const auto& p : json["parameters"]) shares += p["decrease"]["measured"].get<double>();
   EXPECT_NEAR(shares, 1, 1e-9);
-  const std::string text = step_text(*s, {}, true);
+  const std::string text = step_text(s, {}, true);
   EXPECT_NE(text.find("measured"), std::string::npos);
   EXPECT_NE(text.find("transformer.h.1.mlp.c_fc.weight"), std::string::npos);
 }
 
 TEST_F(StepVerb, MeasuredAlone) {
+  const auto model = Model::load({.model = "gpt2", .set = {"layers=1", "width=32", "heads=2", "vocab=97", "positions=16"}});
   StepRequest r;
-  r.model = {.model = "gpt2", .set = {"layers=1", "width=32", "heads=2", "vocab=97", "positions=16"}};
   r.optimizer.name = "sgd";
   r.input.length = 8;
   r.predicted = false;
   r.measured = true;
   r.seeds = 1;
-  const auto s = run_step(r);
-  ASSERT_TRUE(s) << s.error().message;
-  EXPECT_FALSE(s->step().before.predicted);
-  EXPECT_TRUE(measured_rates(s->step()).best);
+  const auto done = model->step(r);
+  ASSERT_TRUE(done) << done.error().message;
+  const StepSubject& s = done->subject();
+  EXPECT_FALSE(s.step().before.predicted);
+  EXPECT_TRUE(measured_rates(s.step()).best);
 }
 
 }  // namespace

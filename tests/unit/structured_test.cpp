@@ -71,6 +71,21 @@ TEST(Decompose, RowsBecomeOrthonormal) {
   }
 }
 
+// Two tokens that are nearly equal, and a third that another entry of the matrix puts elsewhere: no Gram matrix, by a thousandth.
+TEST(Decompose, ARootOfWhatIsNearlyAGramMatrix) {
+  const double near = 1 - 1e-9;
+  const double entries[4][4] = {{1, near, 0.5, 0.2}, {near, 1, 0.501, 0.199}, {0.5, 0.501, 1, 0.3}, {0.2, 0.199, 0.3, 1}};
+  const Kernel K = Kernel::from(4, [&](Index t, Index s) { return entries[t][s]; });
+  const Tensor<float> u = kernels::root(K, 1);
+  for (Index t = 0; t < 4; ++t) {
+    for (Index s = 0; s < 4; ++s) {
+      double sum = 0;
+      for (Index i = 0; i < 4; ++i) sum += static_cast<double>(u(i, t)) * static_cast<double>(u(i, s));
+      EXPECT_LE(std::abs(sum - K(t, s)), t == s ? 1e-6 : 3e-3) << t << " " << s << ": an error over the root of next to nothing";
+    }
+  }
+}
+
 struct Made {
   Architecture a;
   Graph graph;

@@ -153,15 +153,23 @@ TEST(TransferRules, EffectsNotEntries) {
 const std::vector<std::string> small = {"width=32", "heads=2", "layers=2", "vocab=97", "positions=16"};
 const std::vector<std::string> large = {"width=128", "heads=8", "layers=4", "vocab=97", "positions=16"};
 
+// A transfer between two models.
+struct TransferCase : TransferRequest {
+  ModelRequest from, to;
+
+  TransferCase(ModelRequest base, ModelRequest goal) : from(std::move(base)), to(std::move(goal)) {}
+  [[nodiscard]] Expected<TransferSubject> run() const { return run_transfer(from, to, *this); }
+};
+
 TransferSubject carried(const std::string& parametrization, const std::string& optimizer = "adamw", std::vector<std::string> more = {}) {
-  TransferRequest r{.base = {.model = "gpt2", .set = small}, .target = {.model = "gpt2", .set = large}};
-  r.base.set.insert(r.base.set.end(), more.begin(), more.end());
-  r.target.set.insert(r.target.set.end(), more.begin(), more.end());
+  TransferCase r({.model = "gpt2", .set = small}, {.model = "gpt2", .set = large});
+  r.from.set.insert(r.from.set.end(), more.begin(), more.end());
+  r.to.set.insert(r.to.set.end(), more.begin(), more.end());
   r.parametrization = parametrization;
-  r.optimizer = r.options.name = optimizer;
-  r.options.rate = 0.01;
-  r.options.decay = 0.1;
-  auto done = run_transfer(r);
+  r.optimizer.name = optimizer;
+  r.optimizer.rate = 0.01;
+  r.optimizer.decay = 0.1;
+  auto done = r.run();
   EXPECT_TRUE(done.has_value()) << done.error().message;
   return std::move(*done);
 }
@@ -203,22 +211,22 @@ TEST(Transfer, MuonMatricesByTheirOwnScale) {
 }
 
 TEST(Transfer, RefusesWhatIsNotOneArchitecture) {
-  TransferRequest r{.base = {.model = "gpt2"}, .target = {.model = "pythia-14m"}};
-  EXPECT_FALSE(run_transfer(r));
-  r.target.model = "gpt2";
-  r.base.scheme = r.target.scheme = "mup";  // carries by itself
-  EXPECT_FALSE(run_transfer(r));
-  r.base.scheme = r.target.scheme = "hf";
+  TransferCase r({.model = "gpt2"}, {.model = "pythia-14m"});
+  EXPECT_FALSE(r.run());
+  r.to.model = "gpt2";
+  r.from.scheme = r.to.scheme = "mup";  // carries by itself
+  EXPECT_FALSE(r.run());
+  r.from.scheme = r.to.scheme = "hf";
   r.parametrization = "u-mup";
-  EXPECT_FALSE(run_transfer(r));
+  EXPECT_FALSE(r.run());
 }
 
 // The JSON is a scheme and a table of rates: what is drawn and how it is updated is what the transfer says.
 TEST(Transfer, ItsFileIsASchemeAndATableOfRates) {
-  TransferRequest r{.base = {.model = "gpt2", .set = small}, .target = {.model = "gpt2", .set = large}};
+  TransferCase r({.model = "gpt2", .set = small}, {.model = "gpt2", .set = large});
   r.zero_query = true;
-  r.options.rate = 0.01;
-  const auto s = run_transfer(r);
+  r.optimizer.rate = 0.01;
+  const auto s = r.run();
   ASSERT_TRUE(s);
   const std::string path = ::testing::TempDir() + "stepzero_transfer_test.json";
   ASSERT_TRUE(write_file(path, transfer_json(*s)));
@@ -250,10 +258,9 @@ TEST(Transfer, ItsFileIsASchemeAndATableOfRates) {
 
 // What the scheme of the base changes in the forward pass is in the file too.
 TEST(Transfer, ItsFileKeepsWhatTheSchemeChanges) {
-  TransferRequest r{.base = {.model = "gpt2", .set = small, .scheme = "u-mup"},
-                    .target = {.model = "gpt2", .set = large, .scheme = "u-mup"}};
+  TransferCase r({.model = "gpt2", .set = small, .scheme = "u-mup"}, {.model = "gpt2", .set = large, .scheme = "u-mup"});
   r.parametrization = "u-mup";
-  const auto s = run_transfer(r);
+  const auto s = r.run();
   ASSERT_TRUE(s) << s.error().message;
   const std::string path = ::testing::TempDir() + "stepzero_transfer_u_mup_test.json";
   ASSERT_TRUE(write_file(path, transfer_json(*s)));

@@ -147,7 +147,7 @@ function optionsOf(chart, width, box) {
   return {
     width,
     height: chart.height || 230,
-    padding: [12, 14, 0, 0],
+    padding: [12, Math.max(14, 3.5 * (chart.labels[count]?.length ?? 0)), 0, 0],  // half of the last label
     legend: { show: false },
     cursor: { x: true, y: false, drag: { x: false, y: false, setScale: false }, points: { size: 7, fill: color('surface') } },
     scales: { x: { time: false, range: [-0.02 * count, count * 1.02] }, y: { distr: chart.log ? 3 : 1, range: () => extent(chart) } },

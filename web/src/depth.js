@@ -51,14 +51,14 @@ function signalChart(stack, labels, chosen) {
   };
   branch(depth.attention_branch, 'attention adds', 'over-2');
   branch(depth.ffn_branch, 'feed-forward adds', 'over-3');
-  lines.push({ name: 'bf16 step', color: 'faint', values: (size.m || size.p).map((x) => (x === null ? null : x / 512)), dash: 'dotted', thin: true, hidden: true });
+  if (!isImages) lines.push({ name: 'bf16 step', color: 'faint', values: (size.m || size.p).map((x) => (x === null ? null : x / 512)), dash: 'dotted', thin: true, hidden: true });
   lines.push(...overlays(chosen, (d) => positive(root(d.signal)), stack));
   const largest = Math.max(...(size.m || size.p).filter((x) => x !== null));
   const room = (limit) => (largest < limit ? `${factor(limit / largest)}\u00d7 below` : `${factor(largest / limit)}\u00d7 above`);
   return {
     title: 'Signal', subtitle: isImages ? 'Size (rms) of what enters each stage' : 'Size (rms) of the residual stream entering each layer', labels, log: true, lines,
     guides: [{ name: 'float16 overflows', value: limits.fp16 }, { name: 'fp8 E4M3 overflows', value: limits.fp8 }, { name: 'fp8 E4M3 flushes to 0', value: limits.fp8Small }],
-    note: `The largest is ${room(limits.fp16)} what float16 holds and ${room(limits.fp8)} what fp8 E4M3 holds, with six deviations for the tails. Below its step (1/512 of the stream) bfloat16 rounds what a branch adds away.`,
+    note: `The largest is ${room(limits.fp16)} what float16 holds and ${room(limits.fp8)} what fp8 E4M3 holds, with six deviations for the tails.${isImages ? '' : ' Below its step (1/512 of the stream) bfloat16 rounds what a branch adds away.'}`,
     summary: summary('Size of the signal over the depth', size),
   };
 }

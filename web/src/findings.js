@@ -44,11 +44,14 @@ function copied(text) {
   return h('button', { type: 'button', class: 'quiet copy', onclick: () => navigator.clipboard?.writeText(text).then(() => announce('Copied')) }, 'Copy');
 }
 
+// Lines break before --flags, not within them.
+const unbroken = (command) => command.split(/ (?=--)/).flatMap((flag, i) => [i > 0 ? ' ' : null, h('span', { class: 'flag' }, flag)]);
+
 // Commands that were predicted, with the number before and after; else what is to be said.
 function remedies(finding) {
   if (!finding.remedies) return h('p', { class: 'remedy' }, h('b', null, 'Do '), finding.remedy || 'nothing known');
   return h('ul', { class: 'remedies' }, finding.remedies.map((r) => h('li', null,
-    h('code', null, r.command), copied(r.command),
+    h('code', null, unbroken(r.command)), copied(r.command),
     h('span', { class: 'sub' }, r.after === null ? '' : `${r.quantity} ${number(r.before)} \u2192 ${number(r.after)}`, r.brings.length > 0 ? ` (then ${r.brings.join(', ')})` : ''))));
 }
 

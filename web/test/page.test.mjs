@@ -142,6 +142,57 @@ test('a tooltip follows the pointer, and the keyboard', async (browser) => {
   return [a];
 });
 
+// What a remedy says is pasted as it is; its lines break between flags.
+test('remedies are commands to copy', async (browser) => {
+  const a = await open(browser, sick, { width: 390, height: 844 });
+  const { page } = a;
+  const command = await page.textContent('.remedies code');
+  assert.match(command, /^stepzero report gpt2 .*--set vocab=512/);
+  assert.ok(execFileSync(program, [...command.split(' ').slice(1), '-o', join(folder, 'pasted.html')], { stdio: 'pipe' }));
+  const broken = await page.$$eval('.remedies .flag', (list) => list.filter((w) => w.getBoundingClientRect().height > 2 * parseFloat(getComputedStyle(w).fontSize)).map((w) => w.textContent));
+  assert.deepEqual(broken, []);
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  await page.click('.remedies .copy >> nth=0');
+  await page.waitForFunction(() => document.getElementById('announce').textContent === 'Copied');
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), command);
+  return [a];
+});
+
+test('one size everywhere: the card and the chart are rms, the table E[x^2]', async (browser) => {
+  const a = await open(browser, healthy);
+  const first = await a.page.evaluate(() => { const d = JSON.parse(document.getElementById('data').textContent).depths[0].signal; return (d.m || d.p)[0]; });
+  const card = await a.page.$$eval('.tile', (list) => list.map((x) => x.textContent).find((x) => x.startsWith('Signal')));
+  assert.ok(Math.abs(parseFloat(card.replace('Signal, first to last', '')) / Math.sqrt(first) - 1) < 0.05, `${card} ${first}`);
+  assert.match(card, /rms/);
+  assert.match(await a.page.textContent('#depth .chart:nth-child(1)'), /Size \(rms\)/);
+  return [a];
+});
+
+test('all kinds of matrices are drawn by role', async (browser) => {
+  const a = await open(browser, healthy);
+  const names = await a.page.$$eval('#parameters .legend button', (list) => list.map((b) => b.textContent));
+  for (const name of ['query, key, value', 'attention output', 'feed-forward, in (up)', 'feed-forward, out (down)']) assert.ok(names.includes(name), `${name} of ${names}`);
+  return [a];
+});
+
+test('schemes can be compared on a phone', async (browser) => {
+  const a = await open(browser, healthy, { width: 390, height: 844, touch: true });
+  const rows = await a.page.$$eval('.schemes tbody tr', (list) => list.map((row) => [[...row.querySelectorAll('td')].map((cell) => getComputedStyle(cell, '::before').content).join(), row.getBoundingClientRect().right, row.scrollWidth - row.clientWidth]));
+  assert.equal(rows.length, 3);
+  for (const [text, right, hidden] of rows) {
+    assert.match(text, /Verdict[^]*Loss[^]*Gradient norm/);
+    assert.ok(right <= 390 && hidden <= 0, text);
+  }
+  return [a];
+});
+
+test('a legend entry that is off looks like one that can be switched on', async (browser) => {
+  const a = await open(browser, healthy);
+  const off = await a.page.$eval('.legend button[aria-pressed="false"]', (b) => { const s = getComputedStyle(b); return [s.cursor, s.textDecorationLine]; });
+  assert.deepEqual(off, ['pointer', 'underline']);
+  return [a];
+});
+
 test('other schemes are laid over and taken away', async (browser) => {
   const a = await open(browser, healthy);
   const { page } = a;
@@ -195,13 +246,14 @@ test('experts, latent attention, two stacks and stages', async (browser) => {
   }
   const t5 = await see('t5', 't5-small', ...tiny, '--set', 'decoder_layers=3');
   await t5.selectOption('#block select', 'decoder.');
+  assert.match(await t5.textContent('header'), /2 encoder layers[^]*3 decoder layers/);
   assert.ok((await boxes(t5)).includes('decoder.blocks.0.cross.mix'));
   assert.equal(await t5.getAttribute('.block-controls input', 'max'), '2');
   const names = await t5.$$eval('.largest .name', (list) => list.map((name) => name.textContent));
   assert.ok(names.every((name) => /\.\d+\.|^[^.]+\.weight$/.test(name) && !name.includes('\u2026')), `names lost their layer: ${names}`);
   const lenet = await see('lenet', 'lenet', '--no-remedies');
   const text = await lenet.evaluate(() => document.querySelector('main').innerText);
-  assert.doesNotMatch(text, /token|heads|residual|attention|\bblock\b|Layer \d/i);
+  assert.doesNotMatch(text, /token|heads|residual|attention|\bblock\b|Layer \d|\bbranch|the stream\b/i);
   assert.match(text, /Inside a stage[^]*max pool/);
   return opened;
 });

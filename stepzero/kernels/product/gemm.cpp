@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include <cblas.h>
-#include <oneapi/dnnl/dnnl.h>
-
 #include "stepzero/core/parallel.hpp"
+#include "stepzero/kernels/product/libraries.hpp"
 #include "stepzero/kernels/product/packed_product.hpp"
 #include "stepzero/kernels/product/small_product.hpp"
 #include "stepzero/kernels/product/tile_product.hpp"
@@ -35,8 +33,8 @@ char dnnl_trans(Trans t) { return t == Trans::no ? 'N' : 'T'; }
 
 void multiply(Trans ta, Trans tb, float alpha, View<const float> a, View<const float> b, float beta, View<float> c) {
   const Index inner = ta == Trans::no ? a.cols : a.rows;
-  const dnnl_status_t status =
-      dnnl_sgemm(dnnl_trans(ta), dnnl_trans(tb), c.rows, c.cols, inner, alpha, a.data, a.stride, b.data, b.stride, beta, c.data, c.stride);
+  const dnnl_status_t status = kernels::dnnl().sgemm(dnnl_trans(ta), dnnl_trans(tb), c.rows, c.cols, inner, alpha, a.data, a.stride, b.data,
+                                                     b.stride, beta, c.data, c.stride);
   STEPZERO_CHECK(status == dnnl_success);
 }
 
@@ -66,7 +64,7 @@ using Method = void (*)(Trans, Trans, float, View<const float>, View<const float
 // same bits, between which a computation can end. With shorter ones kernels of our own
 // take a fifth less time at 256 tokens, and half as much for the gradients of a long sequence's keys and values (docs/performance.md).
 Method method_for(Trans ta, Trans tb, Index rows, Index cols, Index inner) {
-  static const bool wide = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+  static const bool wide = (kernels::dnnl().effective_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
   const bool worth_packing = std::min(rows, cols) >= 96 && rows * cols * inner > (Index{1} << 22);
   if (kernels::has_tiles() && std::min(rows, cols) >= 64 && inner >= 192) return kernels::tile_product;
   if (wide && tb == Trans::yes && worth_packing && std::max(rows, cols) <= 512) return kernels::packed_product;
@@ -96,13 +94,14 @@ void gemm(Trans ta, Trans tb, double alpha, View<const double> a, View<const dou
   if (trivial(a, c, ta, beta)) return;
   const Index inner = ta == Trans::no ? a.cols : a.rows;
   const auto n = [](Index i) { return static_cast<blasint>(i); };
-  cblas_dgemm(CblasRowMajor, cblas_trans(ta), cblas_trans(tb), n(c.rows), n(c.cols), n(inner), alpha, a.data, n(a.stride), b.data,
-              n(b.stride), beta, c.data, n(c.stride));
+  kernels::openblas().dgemm(CblasRowMajor, cblas_trans(ta), cblas_trans(tb), n(c.rows), n(c.cols), n(inner), alpha, a.data, n(a.stride),
+                            b.data, n(b.stride), beta, c.data, n(c.stride));
 }
 
 void gram_product(View<const double> a, View<double> c) {
   const auto n = [](Index i) { return static_cast<blasint>(i); };
-  cblas_dsyrk(CblasRowMajor, CblasLower, CblasNoTrans, n(c.rows), n(a.cols), 1.0, a.data, n(a.stride), 0.0, c.data, n(c.stride));
+  kernels::openblas().dsyrk(CblasRowMajor, CblasLower, CblasNoTrans, n(c.rows), n(a.cols), 1.0, a.data, n(a.stride), 0.0, c.data,
+                            n(c.stride));
 }
 
 }  // namespace stepzero

@@ -3,10 +3,10 @@
 #include <cmath>
 
 #include <immintrin.h>
-#include <oneapi/dnnl/dnnl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "stepzero/kernels/product/libraries.hpp"
 #include "stepzero/kernels/product/product_blocking.hpp"
 
 namespace stepzero::kernels {
@@ -261,7 +261,7 @@ struct Room {
 bool has_tiles() {
   constexpr int request_permission = 0x1023, tile_data = 18;  // arch_prctl: ARCH_REQ_XCOMP_PERM
   constexpr auto tiles = dnnl_cpu_isa_avx512_core_amx;
-  static const bool there = (dnnl_get_effective_cpu_isa() & tiles) == tiles && syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+  static const bool there = (dnnl().effective_isa() & tiles) == tiles && syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
   return there;
 }
 

@@ -15,24 +15,27 @@ struct MatrixMove {
   MatrixUse use;
   Update weight, bias;
   Direct direct, of_bias;
-  Square root;      // L L' = K
-  double w = 0;     // n_in E[w^2]
-  int tensor = -1;  // of the checkpoint
+  Square root;            // L L' = K
+  double w = 0;           // n_in E[w^2]
+  int tensor = -1;        // of the checkpoint
+  std::size_t param = 0;  // which of the node's parameters it is
+  double reads = 1;       // K over that of the wire in front: an adapter's matrix reads what its first one makes of it
 };
 
 // How single channels of a wire move: for rules that draw them.
 struct ChannelMove {
   std::shared_ptr<const MatrixMove> matrix;  // null: none in front
   Square carried;                            // response by what came from before the matrix
-  std::shared_ptr<const Square> left;        // root of the kernel of what knows neither the channel nor its gradient
-  double factor = 1;                         // on the rates
+  Square left;                               // kernel of what knows neither the channel nor its gradient
+  Factor factor = {};
 };
 
 struct WireChange {
   Square response, size, stretch;
+  Square apart = {};  // size - stretch K stretch', where its maker knows it
   // mean over tokens of the square, by the node's own parameters and by what came in
   double direct = 0, carried = 0;
-  std::shared_ptr<const ChannelMove> channels = nullptr;
+  std::shared_ptr<ChannelMove> channels = nullptr;
   // of attention: root mean square change of its scores; of the loss: after the step
   double scores = 0, loss = 0;
 };

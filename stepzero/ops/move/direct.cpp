@@ -90,15 +90,19 @@ SignMeans sign_means(const Square& K, const Square& G) {
   if (!(total > 0)) return {Square(n), Square(n)};
   std::vector<double> l, m(static_cast<std::size_t>(n), 0.0), f(static_cast<std::size_t>(n), 0.0);
   for (const double x : e.values) l.push_back(std::max(x, 0.0) / total);
-  constexpr double from = -60, to = 80, step = 0.25;
+  constexpr double from = -40, to = 80, step = 0.5;
   for (double s = from; s <= to; s += step) {
-    const double t = std::exp(s);
+    const double t = 2 * std::exp(s);
     double log_product = 0;
-    for (const double x : l) log_product -= 0.5 * std::log1p(2 * t * x);
+    for (std::size_t k = 0; k < l.size(); k += 8) {  // eight factors of at most 1e35 are a number
+      double product = 1;
+      for (std::size_t i = k; i < std::min(k + 8, l.size()); ++i) product *= 1 + t * l[i];
+      log_product -= 0.5 * std::log(product);
+    }
     const double base = step * std::exp(s + log_product);
     const double root = base * std::exp(-s / 2) / std::sqrt(std::numbers::pi);
     for (std::size_t i = 0; i < l.size(); ++i) {
-      const double share = 1 / (1 + 2 * t * l[i]);
+      const double share = 1 / (1 + t * l[i]);
       m[i] += root * share;
       f[i] += base * share * l[i];
     }
@@ -161,6 +165,7 @@ Direct sign(const Update& u, const MatrixUse& x) {
 struct Polar {
   Square A, gram;
   double nuclear = 0, norm2 = 0;
+  Index rank = 0;
 };
 
 Polar polar_of(const Update& u, const Square& L, const Square& G, Index most) {
@@ -169,7 +174,7 @@ Polar polar_of(const Update& u, const Square& L, const Square& G, Index most) {
   const double top = std::max(e.values.back(), 0.0);
   double squares = 0;
   for (const double x : e.values) squares += std::max(x, 0.0);
-  constexpr double least = 1e-12;  // of squares
+  constexpr double least = 1e-9;  // of squares: kernels are not known better, and keys pull at no sum of tokens
   std::vector<double> slope(n, 0.0), square(n, 0.0);
   Polar out;
   for (std::size_t i = 0; i < n; ++i) {
@@ -180,6 +185,7 @@ Polar polar_of(const Update& u, const Square& L, const Square& G, Index most) {
     square[i] = p * p;
     out.nuclear += s * p;
     out.norm2 += p * p;
+    out.rank += 1;
   }
   const Square B = L * e.vectors;
   out.A = weighted(B, slope);
@@ -187,15 +193,24 @@ Polar polar_of(const Update& u, const Square& L, const Square& G, Index most) {
   return out;
 }
 
-// A sample covariance of `degrees` channels in place of the identity: a root of it, (T, T).
+// A root of a sample covariance of `degrees` channels, in place of the identity. Bartlett: a lower triangle of normals, and on its diagonal
+// roots of chi squares of fewer and fewer degrees, here by the cube root that is nearly normal.
 Square drawn_root(Index n, double degrees, const char* name, Index draw) {
-  const auto columns = static_cast<Index>(std::clamp(degrees, 1.0, 4096.0));
-  const Tensor<float> z = node_normals(0, name, draw, n, columns);
-  Square gram(n);
-  Tensor<double> wide(n, columns);
-  for (Index i = 0; i < z.size(); ++i) wide.data()[i] = static_cast<double>(z.data()[i]);
-  gemm<double>(Trans::no, Trans::yes, 1 / static_cast<double>(columns), wide.view(), wide.view(), 0.0, gram.view());
-  return root_of(gram);
+  if (degrees < static_cast<double>(n + 8)) {
+    const auto columns = static_cast<Index>(std::max(degrees, 1.0));
+    const Tensor<float> z = node_normals(0, name, draw, n, columns);
+    return root_of(Square::from(n, [&](Index t, Index s) {
+      double sum = 0;
+      for (Index c = 0; c < columns; ++c) sum += static_cast<double>(z(t, c)) * static_cast<double>(z(s, c));
+      return sum / static_cast<double>(columns);
+    }));
+  }
+  const Tensor<float> z = node_normals(0, name, draw, n, n);
+  return Square::from(n, [&](Index t, Index s) {
+    const double x = static_cast<double>(z(t, s)), k = degrees - static_cast<double>(t), spread = 2 / (9 * k);
+    const double root = 1 - spread + x * std::sqrt(spread);
+    return t < s ? 0 : t == s ? std::sqrt(k * root * root * root / degrees) : x / std::sqrt(degrees);
+  });
 }
 
 Direct polar(const Update& u, const MatrixUse& x) {
@@ -217,7 +232,7 @@ Direct polar(const Update& u, const MatrixUse& x) {
     nuclear += one.nuclear / draws;
     norm2 += one.norm2 / draws;
   }
-  if (u.newton_schulz == 0 && most == tokens) gram = x.n_in * x.K;  // at full rank, whatever G is
+  if (u.newton_schulz == 0 && mean.rank == tokens) gram = x.n_in * x.K;  // at full rank, whatever G is
   Direct out;
   const double by = u.times * (plain > 0 ? nuclear / plain : 0);
   out.A = by * mean.A;

@@ -29,8 +29,21 @@ struct Update {
   double eps = 0;         // sign: in units of the gradient before it was clipped
   double times = 1;       // sgd: clipping and momentum; polar: its scale
   int newton_schulz = 0;  // polar: steps; 0: exact
+  int group = 0;          // of parameters that can be left out together
 
   [[nodiscard]] bool moves() const { return rule != Rule::none && rate != 0; }
+};
+
+// Which step of those that are looked at: all rates times `times`, but for a group that is left out.
+struct Factor {
+  double times = 1;
+  int without = -1;
+  std::size_t place = 0;  // in a list of steps that are looked at; the first is the one that is told of in full
+
+  Factor(double all = 1, int left_out = -1, std::size_t in_list = 0)
+      : times(all), without(left_out), place(in_list) {}  // NOLINT: a number is one
+  [[nodiscard]] bool told() const { return place == 0; }
+  [[nodiscard]] double of(const Update& u) const { return u.group == without ? 0 : times * u.rate; }
 };
 
 // (3), (4) with c1 = c2 = 1 and no factors: M and F of a pair of kernels.

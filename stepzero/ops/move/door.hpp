@@ -1,7 +1,7 @@
 #pragma once
 // The fifth door: what an op does to a change of its input and its parameters.
 //
-//     move(op, door) -> Mover        prepared once; then for any factor on all rates: Mover.run(changes of the inputs, factor)
+//     move(op, door) -> Mover        prepared once; then for any factor on the rates: Mover.run(changes of the inputs, factor)
 //
 // An op without one is refused by name. Ops that have no closed form draw channels or heads and run their own forward and backward.
 #include <functional>
@@ -51,7 +51,7 @@ struct ParameterMove {
 };
 
 struct Mover {
-  std::function<WireChange(std::span<const WireChange* const>, double factor)> run;
+  std::function<WireChange(std::span<const WireChange* const>, const Factor&)> run;
   std::vector<ParameterMove> params;
   std::shared_ptr<const Tensor<double>> drawn = nullptr;  // channels of the output, if it has drawn them
   std::optional<double> drawn_from = {};
@@ -70,7 +70,7 @@ struct DrawnFrom {
 
 // Of ops that are drawn together: changes of every node, and what the updates of the matrices in front take from the loss, at rate 1.
 struct ChainMover {
-  std::function<std::vector<WireChange>(std::span<const WireChange* const>, double factor)> run;
+  std::function<std::vector<WireChange>(std::span<const WireChange* const>, const Factor&)> run;
   std::vector<double> decreases;                   // of every input
   std::vector<double> directs;                     // what these updates alone do to the wire: mean square over tokens and channels
   std::vector<std::vector<ParameterMove>> params;  // of every node

@@ -33,8 +33,18 @@ Tensor<double> normal_columns(std::uint64_t place, const char* name, Index draw,
   Tensor<double> out(rows, columns);
   for (Index i = 0; i < z.size(); ++i) out.data()[i] = static_cast<double>(z.data()[i]);
   if (!matched || columns < 2 * rows) return out;
-  const Square root = root_of(inverse_of(covariance(out.view(), out.view())));
-  return times(root.transposed(), out);
+  // L^-1 z with L L' their covariance, row by row
+  const Square L = root_of(covariance(out.view(), out.view()));
+  for (Index t = 0; t < rows; ++t) {
+    double* const row = out.view().row(t);
+    for (Index s = 0; s < t; ++s) {
+      const double by = L(t, s);
+      const double* const other = out.view().row(s);
+      for (Index c = 0; c < columns; ++c) row[c] -= by * other[c];
+    }
+    for (Index c = 0; c < columns; ++c) row[c] /= L(t, t);
+  }
+  return out;
 }
 
 Tensor<double> times(const Square& m, const Tensor<double>& z) {
@@ -55,7 +65,7 @@ void prepare(DrawnInput& in, const MatrixMove* m, const Square* drawn, const Squ
   in.z = normal_columns(place, "left", draw, tokens, n, drawn == nullptr);
   in.bias.assign(static_cast<std::size_t>(n), 0.0);
   if (m == nullptr) return;
-  const Square& L = drawn != nullptr ? *drawn : m->root;
+  const Square L = drawn == nullptr ? m->root : m->reads == 1 ? *drawn : std::sqrt(m->reads) * *drawn;
   const Tensor<double> seen = times(L.transposed(), in.d);  // L' d
   const double n_in = m->use.n_in;
   const Update& u = m->weight;
@@ -114,7 +124,7 @@ void prepare(DrawnInput& in, const MatrixMove* m, const Square* drawn, const Squ
     for (Index t = 0; t < tokens; ++t) sum += in.d(t, c), size += in.d(t, c) * in.d(t, c);
     const auto i = static_cast<std::size_t>(c);
     if (!(sum * sum > 1e-9 * size)) {  // that of keys has no gradient; Lion follows its rounding
-      if (m->bias.rule == Update::Rule::sign && m->bias.eps == 0) in.bias[i] = in.z(0, c) > 0 ? 1 : -1;
+      if (m->bias.rule == Update::Rule::sign && m->bias.eps == 0) in.bias[i] = c % 2 == 0 ? 1 : -1;
       continue;
     }
     in.bias[i] = m->bias.rule == Update::Rule::sgd ? m->bias.times * sum : sum / (std::abs(sum) + m->bias.eps);
@@ -127,26 +137,25 @@ double mean_direct(const DrawnInput& in) {
   return in.direct.size() > 0 ? sum / static_cast<double>(in.direct.size()) : 0;
 }
 
-void moved(const DrawnInput& in, const WireChange& change, double sign, Tensor<double>& to) {
+Moved moved(const DrawnInput& in, const WireChange& change, const Square& left) {
   const ChannelMove& how = *change.channels;
   const Index tokens = in.x.rows(), n = in.x.cols();
-  Tensor<double> base(tokens, n);  // what (I + stretch) multiplies
-  const double rate = how.matrix != nullptr ? how.factor * how.matrix->weight.rate : 0;
-  const double rate_b = how.matrix != nullptr ? how.factor * how.matrix->bias.rate : 0;
-  if (in.direct.size() > 0 && rate != 0) {
-    for (Index i = 0; i < base.size(); ++i) base.data()[i] = in.x.data()[i] - sign * rate * in.direct.data()[i];
-  } else {
-    std::copy_n(in.x.data(), in.x.size(), base.data());
+  const double rate = how.matrix != nullptr ? how.factor.of(how.matrix->weight) : 0;
+  const double rate_b = how.matrix != nullptr ? how.factor.of(how.matrix->bias) : 0;
+  const Square whole = Square::one(tokens) + change.stretch;
+  Moved out{times(whole, in.x), times(left, in.z)};
+  gemm<double>(Trans::no, Trans::no, -1.0, how.carried.view(), in.d.view(), 1.0, out.turned.view());
+  if (in.direct.size() > 0 && rate != 0) gemm<double>(Trans::no, Trans::no, -rate, whole.view(), in.direct.view(), 1.0, out.turned.view());
+  for (Index t = 0; rate_b != 0 && t < tokens; ++t) {
+    for (Index c = 0; c < n; ++c) out.turned(t, c) -= rate_b * in.bias[static_cast<std::size_t>(c)];
   }
-  if (to.rows() != tokens || to.cols() != n) to = Tensor<double>(tokens, n);
-  std::copy_n(base.data(), base.size(), to.data());
-  gemm<double>(Trans::no, Trans::no, 1.0, change.stretch.view(), base.view(), 1.0, to.view());
-  gemm<double>(Trans::no, Trans::no, -sign, how.carried.view(), in.d.view(), 1.0, to.view());
-  gemm<double>(Trans::no, Trans::no, sign, how.left->view(), in.z.view(), 1.0, to.view());
-  if (rate_b == 0) return;
-  for (Index t = 0; t < tokens; ++t) {
-    for (Index c = 0; c < n; ++c) to(t, c) -= sign * rate_b * in.bias[static_cast<std::size_t>(c)];
-  }
+  return out;
+}
+
+Tensor<double> Moved::with(double sign) const {
+  Tensor<double> out(kept.rows(), kept.cols());
+  for (Index i = 0; i < out.size(); ++i) out.data()[i] = kept.data()[i] + sign * turned.data()[i];
+  return out;
 }
 
 }  // namespace stepzero

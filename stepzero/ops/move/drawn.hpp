@@ -38,7 +38,12 @@ void prepare(DrawnInput& in, const MatrixMove* m, const Square* root, const Squa
 // Mean square of f(d).
 double mean_direct(const DrawnInput& in);
 
-// x' for a sign of o.
-void moved(const DrawnInput& in, const WireChange& change, double sign, Tensor<double>& to);
+// (1) for both signs: what does not turn with the gradient, and o.
+struct Moved {
+  Tensor<double> kept, turned;
+  [[nodiscard]] Tensor<double> with(double sign) const;
+};
+// left: a root of the kernel of what is left.
+Moved moved(const DrawnInput& in, const WireChange& change, const Square& left);
 
 }  // namespace stepzero

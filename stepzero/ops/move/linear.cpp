@@ -22,7 +22,7 @@ double share_below(const Direct& d, const Update& u, double norm2, double entrie
 
 // Gram matrices of draws of a wire.
 std::vector<Square> drawn_grams(const DownWire& x, Index length, std::uint64_t place) {
-  constexpr Index draws = 16;
+  constexpr Index draws = 8;
   const KernelDraw draw(x, x.f.noise, length, place);
   std::vector<Square> out;
   for (Index i = 0; i < draws; ++i) {
@@ -45,8 +45,52 @@ double lean_of(const Tensor<double>& drawn, const MatrixUse& use) {
     for (Index t = 0; t < seen.rows(); ++t) square += seen(t, c) * seen(t, c);
     sum += std::sqrt(square);
   }
-  const double normal = inner(sign_means(use.K, use.G).M, use.G);
+  Square own(drawn.rows());  // of the same sample: what it misses of the kernel counts on both sides
+  gemm<double>(Trans::no, Trans::yes, 1 / static_cast<double>(drawn.cols()), drawn.view(), drawn.view(), 0.0, own.view());
+  const double normal = inner(sign_means(own, use.G).M, use.G);
   return normal > 0 ? sum / static_cast<double>(seen.cols()) / normal : 1;
+}
+
+// What the update does to the output of the old input, and what the old weights make of the changed one.
+void tell(const MatrixMove& m, const WireChange& c, double rate, double rate_b, double kept, WireChange& y) {
+  y.direct = mean_square((1 / m.use.n_out) * between(rate * m.direct.A + rate_b * m.of_bias.A, m.use.G) + (rate * rate) * m.direct.R +
+                         (rate_b * rate_b) * m.of_bias.R) +
+             m.w * (1 - kept) * (1 - kept) * mean_square(m.use.K);
+  y.carried = mean_square((1 / m.use.n_out) * between(m.w * c.response, m.use.G) + m.w * c.size);
+}
+
+WireChange changed(const MatrixMove& m, const WireChange& c, const Factor& factor) {
+  const Index tokens = m.use.K.tokens();
+  const double rate = factor.of(m.weight), rate_b = factor.of(m.bias), n = m.use.n_out;
+  const double kept = 1 - rate * m.weight.decay;
+  const Square whole = Square::one(tokens) + c.stretch;
+  auto channels = std::make_shared<ChannelMove>();
+  channels->factor = factor;
+  channels->carried = (m.w * kept) * c.response;
+  const Square apart = c.apart.empty() ? c.size - (1 / m.reads) * between(c.stretch, m.use.K) : c.apart;
+  const double fresh = rate * rate * m.direct.norm2 / n * m.reads;
+  WireChange y;
+  y.response = channels->carried;
+  Square told(tokens);  // by gradients: what of the change knows neither the output nor stays as it came
+  if (rate != 0) {
+    y.response += rate * (whole * m.direct.A);
+    told += (rate * rate) * between(whole, m.direct.R);
+  }
+  if (rate_b != 0) {
+    y.response += rate_b * m.of_bias.A;  // (1)
+    told += (rate_b * rate_b) * m.of_bias.R;
+  }
+  told += (1 / n) * between(y.response, m.use.G);
+  channels->left = (m.w * kept * kept + fresh) * apart;
+  y.size = (m.w * kept * kept) * c.size + fresh * apart + told;            // (2)
+  y.stretch = kept == 1 ? c.stretch : kept * whole - Square::one(tokens);  // (3)
+  if (kept != 1) {                                                         // the weights' own loss, along the output
+    y.size += m.w * (between(y.stretch, m.use.K) - (kept * kept) * between(c.stretch, m.use.K));
+  }
+  if (factor.told()) tell(m, c, rate, rate_b, kept, y);
+  if (kept == 1) y.apart = channels->left + told;
+  y.channels = std::move(channels);
+  return y;
 }
 
 }  // namespace
@@ -57,6 +101,7 @@ WireChange scaled(WireChange x, double c) {
   x.direct *= c * c;
   x.carried *= c * c;
   x.channels = nullptr;
+  x.apart = (c * c) * std::move(x.apart);
   return x;
 }
 
@@ -93,7 +138,7 @@ Mover move(const Linear& op, const MoveDoor& p) {
   const auto n_out = m->use.n_out;
   const double pieces = static_cast<double>(op.pieces);
   for (Index i = 0; i < op.pieces; ++i) {
-    out.params.push_back({m->direct.norm2 / pieces, m->direct.decrease / pieces, mean_square(m->direct.size(m->use.G, n_out)) / pieces,
+    out.params.push_back({m->direct.norm2 / pieces, m->direct.decrease / pieces, mean_square(m->direct.size(m->use.G, n_out)),
                           share_below(m->direct, m->weight, squares, m->use.n_in * n_out)});
   }
   for (Index i = 0; op.bias && i < op.pieces; ++i) {
@@ -101,42 +146,20 @@ Mover move(const Linear& op, const MoveDoor& p) {
     for (Index t = 0; t < p.G.tokens(); ++t) {
       for (Index s = 0; s < p.G.tokens(); ++s) pull += p.G(t, s);
     }
-    out.params.push_back({bias.norm2 / pieces, bias.decrease / pieces, mean_square(bias.size(m->use.G, n_out)) / pieces,
-                          share_below(bias, m->bias, pull, n_out)});
+    out.params.push_back(
+        {bias.norm2 / pieces, bias.decrease / pieces, mean_square(bias.size(m->use.G, n_out)), share_below(bias, m->bias, pull, n_out)});
   }
+  run_by(m, out);
+  return out;
+}
+
+void run_by(const std::shared_ptr<MatrixMove>& m, Mover& out) {
   out.matrix = m;
-  out.run = [m](std::span<const WireChange* const> dx, double factor) {
-    const WireChange& c = *dx[0];
-    const Direct& of_bias = m->of_bias;
-    const Index tokens = m->use.K.tokens();
-    const double rate = factor * m->weight.rate, rate_b = factor * m->bias.rate, n = m->use.n_out;
-    const double kept = 1 - rate * m->weight.decay;
-    const Square whole = Square::one(tokens) + c.stretch;
-    auto channels = std::make_shared<ChannelMove>();
-    channels->matrix = m;
-    channels->factor = factor;
-    channels->carried = (m->w * kept) * c.response;
-    const Square own = rate * (whole * m->direct.A) + rate_b * of_bias.A;
-    const Square rest = (rate * rate) * between(whole, m->direct.R) + (rate_b * rate_b) * of_bias.R;
-    const Square apart = c.size - between(c.stretch, m->use.K);
-    const Square fresh = (rate * rate * m->direct.norm2 / n) * apart;
-    WireChange y;
-    y.response = channels->carried + own;  // (1)
-    const Square through = (m->w * kept * kept) * c.size;
-    y.size = (1 / n) * between(y.response, m->use.G) + through + rest + fresh;  // (2)
-    y.stretch = kept == 1 ? c.stretch : kept * whole - Square::one(tokens);     // (3)
-    if (kept != 1) {                                                            // the weights' own loss, along the output
-      y.size += m->w * (between(y.stretch, m->use.K) - (kept * kept) * between(c.stretch, m->use.K));
-    }
-    y.direct = mean_square((1 / n) * between(rate * m->direct.A + rate_b * of_bias.A, m->use.G) + (rate * rate) * m->direct.R +
-                           (rate_b * rate_b) * of_bias.R) +
-               m->w * (1 - kept) * (1 - kept) * mean_square(m->use.K);
-    y.carried = mean_square((1 / n) * between(m->w * c.response, m->use.G) + m->w * c.size);
-    channels->left = std::make_shared<const Square>(root_of((m->w * kept * kept) * apart + fresh));
-    y.channels = std::move(channels);
+  out.run = [m](std::span<const WireChange* const> dx, const Factor& factor) {
+    WireChange y = changed(*m, *dx[0], factor);
+    y.channels->matrix = m;
     return y;
   };
-  return out;
 }
 
 }  // namespace stepzero

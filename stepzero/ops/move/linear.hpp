@@ -15,6 +15,9 @@ namespace stepzero {
 
 Mover move(const Linear& op, const MoveDoor& p);
 
+// Lets a mover run as a matrix does.
+void run_by(const std::shared_ptr<MatrixMove>& m, Mover& mover);
+
 // y = x', for an op that has multiplied everything by a number.
 WireChange scaled(WireChange x, double factor);
 

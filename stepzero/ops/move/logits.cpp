@@ -37,7 +37,9 @@ struct Rows {
 };
 
 struct Draw {
-  Tensor<double> z, d, f, spare, noise;  // logits, D_z, f(delta), variance of what f leaves, normals
+  Tensor<double> z, d;            // logits, D_z
+  Tensor<double> direct;          // y U, by drawn channels of y
+  Tensor<double> other, unmoved;  // Z U with Z ~ N(0, 1) as large as y; Z W / sqrt(w)
   std::vector<double> bias;
 };
 
@@ -48,7 +50,7 @@ struct State {
   std::vector<AnyOp> after;
   Square K, along;  // along: diag(a)
   std::vector<double> a;
-  double w, n, second = 1, loss = 0, scored = 1;
+  double w, n, loss = 0, scored = 1;
   Update weight, bias;
 };
 
@@ -79,10 +81,25 @@ double loss_of(const State& s, Index t, const double* z, double* p) {
 
 bool is_scored(const Batch& batch, Index t) { return batch.targets[static_cast<std::size_t>(t)] >= 0; }
 
-std::vector<WireChange> run(const State& s, const WireChange& y, double factor) {
+// The logits after the step, but for the bias, for both signs of what knows nothing of them.
+struct After {
+  Tensor<double> kept, turned;
+
+  After(const State& s, const Draw& draw, const WireChange& y, const Square& turned_z, const Square& left, double rate)
+      : kept(times(turned_z, draw.z)), turned(draw.z.rows(), draw.z.cols()) {
+    for (Index i = 0; i < kept.size(); ++i) kept.data()[i] += draw.z.data()[i] - rate * draw.direct.data()[i];
+    gemm<double>(Trans::no, Trans::no, -s.w, y.response.view(), draw.d.view(), 1.0, kept.view());
+    gemm<double>(Trans::no, Trans::no, -rate, y.stretch.view(), draw.direct.view(), 1.0, kept.view());
+    Tensor<double> both(turned.rows(), turned.cols());  // by the old rows and by their update
+    for (Index i = 0; i < both.size(); ++i) both.data()[i] = std::sqrt(s.w) * draw.unmoved.data()[i] - rate * draw.other.data()[i];
+    gemm<double>(Trans::no, Trans::no, 1.0, left.view(), both.view(), 0.0, turned.view());
+  }
+};
+
+std::vector<WireChange> run(const State& s, const WireChange& y, const Factor& factor) {
   const Index tokens = s.K.tokens(), rows = s.rows.count();
-  const double rate = factor * s.weight.rate, rate_b = factor * s.bias.rate, kept = 1 - rate * s.weight.decay;
-  const Square apart = y.size - between(y.stretch, s.K);
+  const double rate = factor.of(s.weight), rate_b = factor.of(s.bias), kept = 1 - rate * s.weight.decay;
+  const Square left = root_of(y.apart.empty() ? y.size - between(y.stretch, s.K) : y.apart);
   const Square turned =
       Square::from(tokens, [&](Index t, Index u) { return y.stretch(t, u) + y.response(t, u) * s.a[static_cast<std::size_t>(u)]; });
   struct Sums {
@@ -94,17 +111,13 @@ std::vector<WireChange> run(const State& s, const WireChange& y, double factor) 
     const Draw& draw = s.draws[static_cast<std::size_t>(i)];
     Sums& to = sums[static_cast<std::size_t>(i)];
     to.change.assign(s.after.size() + 1, 0.0);
-    Tensor<double> dz = times(turned, draw.z);
-    gemm<double>(Trans::no, Trans::no, -s.w, y.response.view(), draw.d.view(), 1.0, dz.view());
-    gemm<double>(Trans::no, Trans::no, -rate, y.stretch.view(), draw.f.view(), 1.0, dz.view());
+    const After after(s, draw, y, turned, left, rate);
     std::vector<double> now(static_cast<std::size_t>(rows));
     for (const double sign : {1.0, -1.0}) {
       for (Index t = 0; t < tokens; ++t) {
-        const double carried = s.w * std::max(apart(t, t), 0.0) + rate * rate * s.second * s.n * std::max(apart(t, t), 0.0);
         for (Index v = 0; v < rows; ++v) {
           const auto j = static_cast<std::size_t>(v);
-          const double noise = sign * std::sqrt(carried + rate * rate * draw.spare(t, v)) * draw.noise(t, v);
-          double was = draw.z(t, v), is = kept * (was + dz(t, v) - rate * draw.f(t, v) + noise) - rate_b * draw.bias[j];
+          double was = draw.z(t, v), is = kept * (after.kept(t, v) + sign * after.turned(t, v)) - rate_b * draw.bias[j];
           to.change[0] += s.rows.weight[j] * (is - was) * (is - was);
           for (std::size_t k = 0; k < s.after.size(); ++k) {
             was = value_of(s.after[k], was);
@@ -133,6 +146,48 @@ std::vector<WireChange> run(const State& s, const WireChange& y, double factor) 
 
 }  // namespace
 
+namespace {
+
+// y U and Z U by channels: rows of the head whose gradients are alike get like updates, so that what they add is common to them, which a
+// softmax does not see. Of models that are wider than `most` some channels stand for all.
+void update_rows(const LogitsDoor& p, const Square& L, Draw& draw, const Tensor<double>& mean, const std::vector<double>& others, Index i) {
+  const Index tokens = L.tokens(), rows = draw.d.cols();
+  draw.direct = Tensor<double>(tokens, rows);
+  draw.other = Tensor<double>(tokens, rows);
+  std::fill_n(draw.direct.data(), draw.direct.size(), 0.0);
+  std::fill_n(draw.other.data(), draw.other.size(), 0.0);
+  if (!p.weight.moves()) return;
+  constexpr Index most = 1024;
+  const Index n = std::min<Index>(p.y.width, most);
+  Square root = L;  // the Gram matrix differs from its mean by more than n channels do
+  const double shared = p.noise - 1 / static_cast<double>(p.y.width);
+  if (shared > 0.01 * p.noise) {
+    const Tensor<double> z = normal_columns(p.place, "kernel", i, tokens, static_cast<Index>(std::clamp(1 / shared, 1.0, 4096.0)), false);
+    root = L * root_of(covariance(z.view(), z.view()));
+  }
+  const Tensor<double> y = times(root, normal_columns(p.place, "channels", i, tokens, n, false));
+  Tensor<double> U(n, rows);
+  gemm<double>(Trans::yes, Trans::no, 1.0, y.view(), draw.d.view(), 0.0, U.view());
+  for (Index v = 0; v < rows; ++v) {
+    const double lookup = std::sqrt(others[static_cast<std::size_t>(v)]);
+    if (!(lookup > 0)) continue;  // the other use of a table's row
+    const Tensor<double> g = normal_columns(p.place, "lookup", i * rows + v, 1, n, false);
+    for (Index c = 0; c < n; ++c) U(c, v) += lookup * g(0, c);
+  }
+  const bool sgd = p.weight.rule == Update::Rule::sgd;
+  for (Index j = 0; j < U.size(); ++j) {
+    double& x = U.data()[j];
+    x = sgd ? p.weight.times * x : x == 0 ? 0 : x / (std::abs(x) + p.weight.eps);
+  }
+  const double many = static_cast<double>(p.y.width) / static_cast<double>(n), by = std::sqrt(many);
+  gemm<double>(Trans::no, Trans::no, 1.0, y.view(), U.view(), 0.0, draw.direct.view());
+  for (Index j = 0; j < mean.size(); ++j) draw.direct.data()[j] = mean.data()[j] + by * (draw.direct.data()[j] - mean.data()[j] / many);
+  const Tensor<double> z = normal_columns(p.place, "others", i, tokens, n, false);
+  gemm<double>(Trans::no, Trans::no, by, z.view(), U.view(), 0.0, draw.other.view());
+}
+
+}  // namespace
+
 LogitsMover move_logits(const LogitsDoor& p) {
   const Index tokens = p.batch.tokens();
   const double n = static_cast<double>(p.y.width);
@@ -149,14 +204,14 @@ LogitsMover move_logits(const LogitsDoor& p) {
                                          .bias = p.bias});
   s->scored = static_cast<double>(std::ranges::count_if(p.batch.targets, [](auto id) { return id >= 0; }));
   const Index rows = s->rows.count();
-  const auto count = std::max<Index>(2, static_cast<Index>(p.effort * 8));
+  const auto count = std::max<Index>(2, static_cast<Index>(p.effort * 4));
   s->draws.resize(static_cast<std::size_t>(count));
   const Square L = root_of(s->K);
   LogitsMover out;
   out.row_squares.assign(static_cast<std::size_t>(tokens), 0.0);
   out.pulls = Matrix(tokens, tokens);
   std::fill_n(out.pulls.data(), out.pulls.size(), 0.0);
-  double direct = 0, vocab = 0, below = 0, second = 0;
+  double direct = 0, vocab = 0, below = 0;
   for (const double w : s->rows.weight) vocab += w;
   const double share = 1 / static_cast<double>(count);
   std::vector<double> along(static_cast<std::size_t>(tokens), 0.0);
@@ -165,32 +220,31 @@ LogitsMover move_logits(const LogitsDoor& p) {
     draw.z = times(std::sqrt(s->w) * L, normal_columns(p.place, "z", i, tokens, rows, true));
     for (Index t = 0; t < tokens; ++t) draw.z(t, s->rows.place.at(p.batch.ids[static_cast<std::size_t>(t)])) += p.z.own_at(t);
     draw.d = Tensor<double>(tokens, rows);
-    std::vector<double> f(static_cast<std::size_t>(rows)), slope(f.size()), prob(f.size());
+    std::vector<double> value(static_cast<std::size_t>(rows)), slope(value.size()), prob(value.size()), others(value.size(), 0.0);
     for (Index t = 0; t < tokens; ++t) {
-      for (std::size_t v = 0; v < f.size(); ++v) {
-        f[v] = draw.z(t, static_cast<Index>(v));
+      for (std::size_t v = 0; v < value.size(); ++v) {
+        value[v] = draw.z(t, static_cast<Index>(v));
         slope[v] = 1;
         for (const AnyOp& op : p.after) {
-          slope[v] *= slope_of(op, f[v]);
-          f[v] = value_of(op, f[v]);
+          slope[v] *= slope_of(op, value[v]);
+          value[v] = value_of(op, value[v]);
         }
       }
       if (!is_scored(p.batch, t)) {
         std::fill_n(draw.d.view().row(t), rows, 0.0);
         continue;
       }
-      s->loss += share * loss_of(*s, t, f.data(), prob.data()) / s->scored;
+      s->loss += share * loss_of(*s, t, value.data(), prob.data()) / s->scored;
       prob[static_cast<std::size_t>(s->rows.place.at(p.batch.targets[static_cast<std::size_t>(t)]))] -= 1;
-      for (std::size_t v = 0; v < f.size(); ++v) {
+      for (std::size_t v = 0; v < value.size(); ++v) {
         draw.d(t, static_cast<Index>(v)) = prob[v] * slope[v] / s->scored;
         along[static_cast<std::size_t>(t)] +=
             share * s->rows.weight[v] * draw.d(t, static_cast<Index>(v)) * draw.z(t, static_cast<Index>(v));
       }
     }
     const Tensor<double> seen = times(L.transposed(), draw.d);
-    draw.f = Tensor<double>(tokens, rows);
-    draw.spare = Tensor<double>(tokens, rows);
-    Tensor<double> Kd = times(L, seen);
+    const Tensor<double> Kd = times(L, seen);
+    Tensor<double> f(tokens, rows);  // the mean of y U
     draw.bias.assign(static_cast<std::size_t>(rows), 0.0);
     for (Index v = 0; v < rows; ++v) {
       const auto j = static_cast<std::size_t>(v);
@@ -212,18 +266,17 @@ LogitsMover move_logits(const LogitsDoor& p) {
       const SignNumbers k = sgd || !(all > 0) ? SignNumbers{0, 0} : sign_numbers(p.weight.eps / std::sqrt(all));
       const double by = !p.weight.moves() ? 0 : sgd ? p.weight.times * n : all > 0 ? n * k.first / std::sqrt(all) : 0;
       for (Index t = 0; t < tokens; ++t) {
-        draw.f(t, v) = by * Kd(t, v);
+        f(t, v) = by * Kd(t, v);
         const double own = Kd(t, v) * Kd(t, v), noise = std::max(p.noise, 1 / n);
         const double left =
             !p.weight.moves() || !(all > 0) ? 0
             : sgd                           ? by * by * noise * (s->K(t, t) * square + own)
                   : by * by * noise * (s->K(t, t) * square - own) + n * (k.second - k.first * k.first * square / all) * s->K(t, t);
-        draw.spare(t, v) = std::max(left, 0.0);
-        direct += weight * (draw.f(t, v) * draw.f(t, v) + draw.spare(t, v)) / (vocab * static_cast<double>(tokens));
+        direct += weight * (f(t, v) * f(t, v) + std::max(left, 0.0)) / (vocab * static_cast<double>(tokens));
       }
       out.weight.decrease += weight * by * square;
       out.weight.norm2 += !p.weight.moves() ? 0 : sgd ? weight * p.weight.times * p.weight.times * n * all : weight * k.second * n;
-      second += weight * (sgd ? p.weight.times * p.weight.times * square : k.second) / vocab;
+      others[j] = other;
       if (p.weight.eps > 0 && !sgd) below += weight / vocab * (all > 0 ? std::erf(p.weight.eps / std::sqrt(2 * all)) : 1);
       if (p.bias.moves()) {
         draw.bias[j] = p.bias.rule == Update::Rule::sgd ? p.bias.times * pull : pull / (std::abs(pull) + p.bias.eps);
@@ -232,9 +285,9 @@ LogitsMover move_logits(const LogitsDoor& p) {
         out.bias.direct += weight / vocab * draw.bias[j] * draw.bias[j];
       }
     }
-    draw.noise = normal_columns(p.place, "noise", i, tokens, rows, false);
+    draw.unmoved = normal_columns(p.place, "noise", i, tokens, rows, false);
+    update_rows(p, L, draw, f, others, i);
   }
-  s->second = second;
   out.weight.direct = direct;
   out.weight.below = p.weight.eps > 0 && p.weight.rule == Update::Rule::sign ? below : -1;
   for (Index t = 0; t < tokens; ++t) {
@@ -242,7 +295,7 @@ LogitsMover move_logits(const LogitsDoor& p) {
     s->a[j] = s->K(t, t) > 0 ? along[j] / (n * s->K(t, t)) : 0;
   }
   out.loss = s->loss;
-  out.run = [s](const WireChange& y, double factor) { return run(*s, y, factor); };
+  out.run = [s](const WireChange& y, const Factor& factor) { return run(*s, y, factor); };
   return out;
 }
 

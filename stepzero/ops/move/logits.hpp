@@ -3,9 +3,9 @@
 // of targets), so logits are drawn: the ids that occur, and some rows for all others, with weights.
 //
 //     z ~ N(own, w K_y),  D_z = (p - target) / N                                                                    (1)
-//     dz = stretch z - w response D_z + response diag(a) z - rate (I + stretch) f(delta) + noise                    (2)
-//     f: SGD n K_y delta;  sign n c1 K_y delta / sqrt(delta' K_y delta + e_v),  e_v of other uses of the row          (3)
-//     noise_t: w (size - stretch K_y stretch')_tt + rate^2 n (c2 K_tt - c1^2 (K_y delta)_t^2 / (delta' K_y delta + e_v))        (4)
+//     dz = stretch z - w response D_z + response diag(a) z - rate (I + stretch) y U + left (sqrt(w) Z_1 - rate Z U)                    (2)
+//     U = update(y' D_z), y ~ N(0, K_y) a channel at a time, Z channels of N(0, 1); left left' = size - stretch K_y stretch'            (3)
+//     E y U: SGD n K_y delta;  sign n c1 K_y delta / sqrt(delta' K_y delta + e_v),  e_v of other uses of the row                        (4)
 //     a_t = E <dy_t, y_t> / (n K_tt): what a norm in front of the head takes out of the gradient                     (5)
 // The loss after the step is that of z + dz, on the same draws as before it.
 // Derived in docs/derivations/move.md
@@ -31,7 +31,7 @@ struct LogitsDoor {
 
 struct LogitsMover {
   // The changes of the logits, of what comes after them, and of the loss.
-  std::function<std::vector<WireChange>(const WireChange& y, double factor)> run;
+  std::function<std::vector<WireChange>(const WireChange& y, const Factor&)> run;
   ParameterMove weight, bias;
   double loss = 0;                  // before, of these draws
   std::vector<double> row_squares;  // tied: for each token, n times delta' K delta of its id

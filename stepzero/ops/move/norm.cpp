@@ -40,10 +40,10 @@ Mover move_norm(const Kernel& centred, double eps, double gain, bool gains, bool
   }
   if (gains) tell(s->g, s->of_g, inner(s->normed, s->G));
   if (biases) tell(s->b, s->of_b, pull);
-  out.run = [s](std::span<const WireChange* const> dx, double factor) {
+  out.run = [s](std::span<const WireChange* const> dx, const Factor& factor) {
     const WireChange& c = *dx[0];
     const Index count = s->K.tokens();
-    const double n = s->n, g = s->gain, rate_g = factor * s->of_g.rate, rate_b = factor * s->of_b.rate;
+    const double n = s->n, g = s->gain, rate_g = factor.of(s->of_g), rate_b = factor.of(s->of_b);
     const double kept = 1 - rate_g * s->of_g.decay;
     const Square Y = c.stretch * s->K;
     std::vector<double> after, shift;
@@ -64,20 +64,27 @@ Mover move_norm(const Kernel& centred, double eps, double gain, bool gains, bool
              (shift[t] * shift[u] * s->K(t, u) + shift[u] / after[t] * Y(t, u) + shift[t] / after[u] * Y(u, t) +
               c.size(t, u) / (after[t] * after[u]));
     });
-    const Square AG = A * s->G;
-    Square cross(count), own(count);
-    gemm<double>(Trans::no, Trans::yes, 1 / n, AG.view(), T.view(), 0.0, cross.view());
-    gemm<double>(Trans::no, Trans::yes, 1 / n, AG.view(), A.view(), 0.0, own.view());
-    const Square apart = g != 0 ? (1 / (g * g)) * carried - between(y.stretch, s->normed) : Square(count);
-    const Square R = (rate_g * rate_g) * (between(whole, s->g.R) + (s->g.norm2 / n) * apart) + (rate_b * rate_b) * s->b.R;
-    y.size = carried + own + 2.0 * cross.symmetric() + R;  // (3)
-    y.direct = (own.trace() + R.trace()) / static_cast<double>(count);
-    y.carried = carried.trace() / static_cast<double>(count);
+    const Square apart = g != 0 ? carried - (g * g) * between(y.stretch, s->normed) : Square(count);
+    Square own(count), cross(count);  // (3): (A G A' + A G T' + T G A') / n + R
+    const double size = carried.trace(), of_gains = rate_g * rate_g * s->g.R.trace();
+    if (rate_g != 0 || rate_b != 0) {
+      const Square AG = A * s->G;
+      gemm<double>(Trans::no, Trans::yes, 1 / n, AG.view(), T.view(), 0.0, cross.view());
+      gemm<double>(Trans::no, Trans::yes, 1 / n, AG.view(), A.view(), 0.0, own.view());
+      // gains' own noise, of gains that have changed: where it is a thousandth of the change, what multiplies it does not matter
+      own += (rate_g * rate_g) * (of_gains > 1e-3 * size ? between(whole, s->g.R) : s->g.R) + (rate_b * rate_b) * s->b.R;
+      if (g != 0) own += (rate_g * rate_g * s->g.norm2 / (n * g * g)) * apart;
+    }
+    y.size = carried + own + 2.0 * cross.symmetric();
+    y.apart = apart + own + 2.0 * cross.symmetric();
+    y.direct = own.trace() / static_cast<double>(count);
+    y.carried = size / static_cast<double>(count);
     if (kept != 1) {
       y.response = kept * y.response;
       const Square stretch = kept * (Square::one(count) + y.stretch) - Square::one(count);
       y.size = (kept * kept) * y.size + g * g * (between(stretch, s->normed) - (kept * kept) * between(y.stretch, s->normed));
       y.stretch = stretch;
+      y.apart = {};
     }
     return y;
   };

@@ -94,7 +94,37 @@ Square by_values(const Square& K, const F& f, bool half) {
 
 }  // namespace
 
+namespace {
+
+// Row by row, L_ts = (K_ts - <L_t, L_s>) / L_ss; a direction that is not there gets an empty column. Of no tokens where K has directions
+// that are negative by more than rounding.
+Square cholesky(const Square& K) {
+  const Index n = K.tokens();
+  double top = 0;
+  for (Index t = 0; t < n; ++t) top = std::max(top, K(t, t));
+  const double least = 1e-11 * top;
+  Square L(n);
+  for (Index t = 0; t < n; ++t) {
+    double* const row = L.view().row(t);
+    for (Index s = 0; s <= t; ++s) {
+      const double* const other = L.view().row(s);
+      const double rest = (K(t, s) + K(s, t)) / 2 - in_eight(0, s, [=](Index i) { return row[i] * other[i]; });
+      if (s < t) {
+        row[s] = other[s] > 0 ? rest / other[s] : 0;
+      } else if (rest < -1e3 * least) {
+        return {};
+      } else {
+        row[t] = rest > least ? std::sqrt(rest) : 0;
+      }
+    }
+  }
+  return L;
+}
+
+}  // namespace
+
 Square root_of(const Square& K) {
+  if (Square L = cholesky(K); !L.empty()) return L;
   return by_values(K, [](double x, double) { return x > 0 ? std::sqrt(x) : 0; }, true);
 }
 

@@ -14,7 +14,7 @@ Mover move(const Residual& op, const MoveDoor& p) {
       std::make_shared<const State>(State{Square::of(p.x[0]->K), Square::of(p.x[1]->K), Square::of(p.G), inverse_of(Square::of(p.y.K)),
                                           op.skip_scale * op.skip_scale, op.branch_scale * op.branch_scale, static_cast<double>(op.width)});
   Mover out;
-  out.run = [s](std::span<const WireChange* const> dx, double) {
+  out.run = [s](std::span<const WireChange* const> dx, const Factor&) {
     const WireChange &x = *dx[0], &f = *dx[1];
     WireChange y;
     y.response = s->a * x.response + s->b * f.response;  // (1)
@@ -30,7 +30,7 @@ Mover move(const Residual& op, const MoveDoor& p) {
 
 Mover move(const Scale& op, const MoveDoor&) {
   Mover out;
-  out.run = [c = op.factor](std::span<const WireChange* const> dx, double) { return scaled(*dx[0], c); };
+  out.run = [c = op.factor](std::span<const WireChange* const> dx, const Factor&) { return scaled(*dx[0], c); };
   return out;
 }
 
@@ -58,9 +58,9 @@ Mover move(const Gain& op, const MoveDoor& p) {
   const Square size = op.one ? d.R : d.size(G, n);
   Mover out;
   out.params = {{d.norm2, d.decrease, size.trace() / tokens, -1}};
-  out.run = [s, size, tokens](std::span<const WireChange* const> dx, double factor) {
+  out.run = [s, size, tokens](std::span<const WireChange* const> dx, const Factor& factor) {
     const WireChange& c = *dx[0];
-    const double rate = factor * s->u.rate;
+    const double rate = factor.of(s->u);
     const Square whole = Square::one(c.size.tokens()) + c.stretch;
     WireChange y;
     y.response = s->square * c.response + rate * s->d.A;
@@ -76,7 +76,7 @@ Mover move(const Gain& op, const MoveDoor& p) {
 Mover move(const Dropout& op, const MoveDoor&) {
   STEPZERO_CHECK(op.p == 0);  // else it is refused
   Mover out;
-  out.run = [](std::span<const WireChange* const> dx, double) { return *dx[0]; };
+  out.run = [](std::span<const WireChange* const> dx, const Factor&) { return *dx[0]; };
   return out;
 }
 

@@ -109,8 +109,8 @@ Mover move(const TokenEmbedding& op, const MoveDoor& p) {
   // of a table that is the head too, the head tells the norm
   out.params = {{p.more.empty() ? d->norm2 : 0, d->decrease, mean, p.more.empty() ? share_below(p.updates[0], eq, G, n) : -1}};
   out.tables = {note};
-  out.run = [d, size, K, u = p.updates[0], mean](std::span<const WireChange* const>, double factor) {
-    const double rate = factor * u.rate, lost = rate * u.decay;
+  out.run = [d, size, K, u = p.updates[0], mean](std::span<const WireChange* const>, const Factor& factor) {
+    const double rate = factor.of(u), lost = rate * u.decay;
     WireChange y{.response = rate * d->A, .size = (rate * rate) * size, .stretch = Square(K.tokens())};
     if (lost != 0) {
       y.stretch += -lost * Square::one(K.tokens());
@@ -143,15 +143,15 @@ Mover move(const LearnedPosition& op, const MoveDoor& p) {
   out.params = {{d->norm2, d->decrease, size.trace() / static_cast<double>(tokens), share_below(p.updates[0], eq, G, n)}};
   out.tables.assign(p.tables.begin(), p.tables.end());
   out.tables.push_back(note);
-  out.run = [d, size, K, G, table, inverse, signs, n, u = p.updates[0]](std::span<const WireChange* const> dx, double factor) {
+  out.run = [d, size, K, G, table, inverse, signs, n, u = p.updates[0]](std::span<const WireChange* const> dx, const Factor& factor) {
     const WireChange& c = *dx[0];
-    const double rate = factor * u.rate, lost = rate * u.decay;
+    const double rate = factor.of(u), lost = rate * u.decay;
     const Square A = rate * d->A;
     Square cross(K.tokens());
     const Square left = c.response * G;
     gemm<double>(Trans::no, Trans::yes, 1 / n, left.view(), A.view(), 0.0, cross.view());
     WireChange y{.response = c.response + A, .size = c.size + (rate * rate) * size + 2.0 * cross.symmetric(), .stretch = c.stretch * K};
-    for (const auto& [of_other, both] : signs) y.size += (2 * rate * factor * of_other) * both;
+    for (const auto& [of_other, both] : signs) y.size += (2 * rate * factor.times * of_other) * both;
     if (lost != 0) {
       y.size += (lost * lost) * table;
       y.stretch += -lost * table;
@@ -168,9 +168,10 @@ Mover move(const LearnedPosition& op, const MoveDoor& p) {
 Mover move(const SinusoidalPosition&, const MoveDoor& p) {
   const Square K = Square::of(p.x[0]->K), inverse = inverse_of(Square::of(p.y.K));
   Mover out;
-  out.run = [K, inverse](std::span<const WireChange* const> dx, double) {
+  out.run = [K, inverse](std::span<const WireChange* const> dx, const Factor&) {
     WireChange y = *dx[0];
     y.stretch = y.stretch * K * inverse;
+    y.apart = {};
     y.channels = nullptr;
     return y;
   };

@@ -1,0 +1,1 @@
+"""Callbacks for trainers: transformers.py for Hugging Face's, lightning.py for Lightning's."""
