@@ -43,7 +43,16 @@ Softmax gaussian_softmax(double v, double vocab) {
   return mean;
 }
 
-// The same for variances that differ by rounding only: of the tokens, on the way down and on the way up.
+// v without the last bits, which rounding decides.
+double without_rounding(double v) {
+  constexpr double grid = 0x1p40;
+  int exponent = 0;
+  const double mantissa = std::frexp(v, &exponent);
+  return std::ldexp(std::round(mantissa * grid) / grid, exponent);
+}
+
+// Of variances that differ by rounding only, those of the tokens on the way down and on the way up, once. What is found does not depend
+// on what was asked before: draws of kernels ask in an order that threads decide.
 Softmax gaussian_softmax_once(double v, double vocab) {
   struct Known {
     double v = -1, vocab = 0;
@@ -51,7 +60,8 @@ Softmax gaussian_softmax_once(double v, double vocab) {
   };
   thread_local std::array<Known, 16> known;
   thread_local std::size_t next = 0;
-  const auto it = std::ranges::find_if(known, [&](const Known& k) { return k.vocab == vocab && std::abs(k.v - v) <= 1e-12 * v; });
+  v = without_rounding(v);
+  const auto it = std::ranges::find_if(known, [&](const Known& k) { return k.vocab == vocab && k.v == v; });
   if (it != known.end()) return it->softmax;
   Known& made = known[next++ % known.size()];
   made = {v, vocab, gaussian_softmax(v, vocab)};

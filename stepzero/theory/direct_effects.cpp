@@ -8,35 +8,11 @@
 #include "stepzero/ops/move/direct.hpp"
 #include "stepzero/ops/move/tables.hpp"
 #include "stepzero/theory/moment_walk.hpp"
+#include "stepzero/theory/step_updates.hpp"
 
 namespace stepzero {
 
 namespace {
-
-struct UpdateOf {
-  double shrink;  // what clipping leaves of the gradient
-
-  Update operator()(const TensorPlan& plan, bool frozen) const {
-    if (frozen) return {};
-    Update u{.rate = plan.rate.rate, .decay = plan.rate.decay};
-    std::visit([&](const auto& rule) { tell(rule, plan, u); }, plan.rule);
-    return u;
-  }
-  void tell(const Sgd& rule, const TensorPlan&, Update& u) const {
-    u.rule = Update::Rule::sgd;
-    u.times = shrink * (rule.nesterov ? 1 + rule.momentum : 1);
-  }
-  void tell(const AdamW&, const TensorPlan& plan, Update& u) const {
-    u.rule = Update::Rule::sign;
-    u.eps = plan.rate.eps / shrink;
-  }
-  void tell(const Lion&, const TensorPlan&, Update& u) const { u.rule = Update::Rule::sign; }
-  void tell(const Muon& rule, const TensorPlan&, Update& u) const {
-    u.rule = Update::Rule::polar;
-    u.newton_schulz = rule.newton_schulz;
-    u.times = rule.scale;
-  }
-};
 
 double mean_square(const Square& size) { return size.trace() / static_cast<double>(size.tokens()); }
 
@@ -86,18 +62,14 @@ std::vector<std::optional<double>> direct_effects(const Graph& graph, const Batc
   walk.up(graph.nodes.size() - 1, start, true, [&](std::size_t i, const UpWire& d, const Spread&) { up[i] = d.G; });
   double squares = 0;
   for (const double s : walk.squares()) squares += s;
-  const UpdateOf update{clipped_share(std::sqrt(squares), options.optimizer.clip)};
-  const std::vector<TensorPlan> plans = plan_tensors(graph, options.optimizer, options.rates);
+  const std::vector<Update> first = first_updates(graph, options.optimizer, options.rates, std::sqrt(squares));
   std::vector<std::optional<double>> out(graph.nodes.size());
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     end_if_stopped();
     const Node& node = graph.nodes[i];
     if (node.params.empty() || up[i].empty()) continue;
     std::vector<Update> updates;
-    for (const ParamUse& use : node.params) {
-      const auto p = static_cast<std::size_t>(use.param);
-      updates.push_back(update(plans[p], graph.params[p].frozen));
-    }
+    for (const ParamUse& use : node.params) updates.push_back(first[static_cast<std::size_t>(use.param)]);
     std::vector<const DownWire*> x;
     for (const int wire : node.inputs) x.push_back(&down[static_cast<std::size_t>(wire)]);
     const MoveDoor door{.batch = batch, .x = x, .y = down[i], .G = up[i], .theta = theta[i], .updates = updates, .place = i};

@@ -89,7 +89,7 @@ Expected<PredictedStep> predict_step(const Graph& graph, const Architecture& a, 
   PredictedStep out;
   out.signal = predict(graph, a, batch, laws, scheme, {.effort = options.effort});
   StepSignal step = describe_step(graph, out.signal);
-  const std::vector<Update> updates = first_updates(graph, options.optimizer, options.rates, out.signal);
+  const std::vector<Update> updates = first_updates(graph, options.optimizer, options.rates, *out.signal.gradient_norm.predicted);
   StepWalk walk(graph, batch, laws, *parts, updates, out.signal, options.effort);
   tell_losses(walk, updates, options, rough_decrease(graph, updates, out.signal), out, step);
   if (!step.rates.empty()) {

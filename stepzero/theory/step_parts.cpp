@@ -8,26 +8,11 @@
 #include "stepzero/graph/sources.hpp"
 #include "stepzero/ops/move/heads.hpp"
 #include "stepzero/ops/move/pointwise.hpp"
+#include "stepzero/ops/move/rules.hpp"
 
 namespace stepzero {
 
 namespace {
-
-// Why a node has no rule; empty: it has one.
-std::string refusal(const AnyOp& any) {
-  if (std::holds_alternative<TokenEmbedding>(any) || std::holds_alternative<LearnedPosition>(any) ||
-      std::holds_alternative<SinusoidalPosition>(any) || std::holds_alternative<Linear>(any) || std::holds_alternative<LoraLinear>(any) ||
-      std::holds_alternative<Residual>(any) || std::holds_alternative<Scale>(any) || std::holds_alternative<Gain>(any) ||
-      std::holds_alternative<Rotary>(any) || std::holds_alternative<CrossEntropy>(any) || pointwise(any, 1) || for_heads(any, 1))
-    return "";
-  if (const auto* op = std::get_if<LayerNorm>(&any); op != nullptr && op->groups == 1) return "";
-  if (const auto* op = std::get_if<RmsNorm>(&any); op != nullptr && op->groups == 1) return "";
-  if (const auto* op = std::get_if<Dropout>(&any)) return op->p == 0 ? "" : "dropout that drops";
-  if (const auto* op = std::get_if<Attention>(&any))
-    return op->cross ? "attention to other tokens" : op->buckets > 0 ? "learned biases of scores" : op->sinks ? "sinks of attention" : "";
-  if (std::holds_alternative<LayerNorm>(any) || std::holds_alternative<RmsNorm>(any)) return "a gain of its own for each head";
-  return kind_of(any);
-}
 
 class Parts {
  public:
@@ -44,7 +29,7 @@ class Parts {
     if (shares_values(graph_))
       return fail("the first step of several maps over the same values is not predicted", "measure MODEL --steps 1 takes it");
     for (const Node& node : graph_.nodes) {
-      if (const std::string why = refusal(node.op); !why.empty())
+      if (const std::string why = not_moved(node.op); !why.empty())
         return fail(fmt::format("the first step of {} ({}) is not predicted", node.name, why), "measure MODEL --steps 1 takes it");
     }
     if (!std::holds_alternative<CrossEntropy>(graph_.nodes[last].op))
@@ -58,6 +43,8 @@ class Parts {
       const AnyOp& op = graph_.nodes[i].op;
       if (std::holds_alternative<Attention>(op)) {
         parts.push_back(chain(i, StepPart::Kind::heads, [](const AnyOp& any) { return for_heads(any, 1).has_value(); }));
+      } else if (std::holds_alternative<Experts>(op)) {
+        parts.push_back(chain(i, StepPart::Kind::experts, [](const AnyOp&) { return false; }));
       } else if (pointwise(op, 1)) {
         parts.push_back(chain(i, StepPart::Kind::pointwise, [](const AnyOp& any) { return pointwise(any, 1).has_value(); }));
       } else if (for_heads(op, 1)) {

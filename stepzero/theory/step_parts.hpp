@@ -8,7 +8,7 @@
 namespace stepzero {
 
 struct StepPart {
-  enum class Kind : std::uint8_t { single, pointwise, heads, logits };
+  enum class Kind : std::uint8_t { single, pointwise, heads, experts, logits };
   Kind kind = Kind::single;
   std::vector<std::size_t> nodes;  // ascending
   std::vector<std::size_t> from;   // nodes outside that they read, each once

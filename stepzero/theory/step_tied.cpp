@@ -6,7 +6,7 @@ Square TiedStep::shared(const Graph& graph, const std::vector<DownWire>& down, c
   const auto wire = [&](const Node& node, std::size_t k) -> const DownWire& { return down[static_cast<std::size_t>(node.inputs[k])]; };
   const Node& node = graph.nodes[i];
   const bool norm = std::holds_alternative<LayerNorm>(node.op) || std::holds_alternative<RmsNorm>(node.op);
-  if (!norm || !tied || sizes.empty()) return {};
+  if (!norm || !tied || sizes.empty() || beside[i]) return {};
   const DownWire& x = wire(node, 0);
   const DownWire& y = wire(graph.nodes[head], 0);
   const auto& gradient = up[static_cast<std::size_t>(graph.nodes[head].inputs[0])].tied;

@@ -13,6 +13,7 @@ namespace stepzero {
 
 struct TiedStep {
   bool tied = false;
+  std::vector<bool> beside;   // nodes whose tokens are not those of the head: an encoder's
   std::size_t head = 0;       // the node
   TableMove table;            // of the embedding
   std::vector<double> sizes;  // r: of the tokens before the norm in front of the head

@@ -66,9 +66,9 @@ const std::vector<std::string>& update_groups() {
   return names;
 }
 
-std::vector<Update> first_updates(const Graph& graph, const OptimizerOptions& options, const RateTable& rates, const Signal& predicted) {
+std::vector<Update> first_updates(const Graph& graph, const OptimizerOptions& options, const RateTable& rates, double gradient_norm) {
   const std::vector<TensorPlan> plans = plan_tensors(graph, options, rates);
-  const double shrink = clipped_share(*predicted.gradient_norm.predicted, options.clip);
+  const double shrink = clipped_share(gradient_norm, options.clip);
   std::vector<Update> updates;
   for (std::size_t k = 0; k < plans.size(); ++k) {
     updates.push_back(update_of(plans[k], graph.params[k].frozen, shrink));

@@ -10,8 +10,8 @@
 
 namespace stepzero {
 
-// Of every parameter; the norm of the gradient, which clipping asks for, is that of `predicted`.
-std::vector<Update> first_updates(const Graph& graph, const OptimizerOptions& options, const RateTable& rates, const Signal& predicted);
+// Of every parameter. Clipping asks for the norm of the whole gradient.
+std::vector<Update> first_updates(const Graph& graph, const OptimizerOptions& options, const RateTable& rates, double gradient_norm);
 
 // What the loss decreases by to first order, from norms of gradients alone: not less than it is.
 double rough_decrease(const Graph& graph, const std::vector<Update>& updates, const Signal& predicted);

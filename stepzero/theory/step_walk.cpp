@@ -6,13 +6,10 @@
 #include <fmt/format.h>
 
 #include "stepzero/core/stop.hpp"
+#include "stepzero/ops/move/experts.hpp"
 #include "stepzero/ops/move/heads.hpp"
-#include "stepzero/ops/move/linear.hpp"
-#include "stepzero/ops/move/lora.hpp"
-#include "stepzero/ops/move/norm.hpp"
 #include "stepzero/ops/move/pointwise.hpp"
-#include "stepzero/ops/move/sums.hpp"
-#include "stepzero/ops/move/tables.hpp"
+#include "stepzero/ops/move/rules.hpp"
 
 namespace stepzero {
 
@@ -159,20 +156,51 @@ Mover StepWalk::prepare(std::size_t i) {
     door.noise_up = noise_up_[i];
   }
   if (!node.inputs.empty()) door.tables = movers_[static_cast<std::size_t>(node.inputs[0])].tables;
-  if (std::holds_alternative<TokenEmbedding>(node.op) && is_tied(i)) door.more = logits_.row_squares;
+  const OtherUses uses = other_uses(i);
+  door.more = uses.squares;
+  door.told_here = uses.told_here;
   door.whole = whole;
   door.whole_out = whole_out;
   door.squares = squares;
-  return std::visit(
-      [&](const auto& op) -> Mover {
-        if constexpr (requires { move(op, door); }) return move(op, door);
-        return {};
-      },
-      node.op);
+  return move_alone(node.op, door);
 }
 
 // Whether a table is the head too.
 bool StepWalk::is_tied(std::size_t i) const { return graph_.nodes[i].params[0].param == graph_.nodes[tied_.head].params[0].param; }
+
+// Of a table that is looked up at node i: by id, the square of its row's gradient by that.
+std::map<std::int32_t, double> StepWalk::looked_up(std::size_t i) const {
+  std::map<std::int32_t, double> rows;
+  const auto& op = std::get<TokenEmbedding>(graph_.nodes[i].op);
+  const auto& id = batch_.ids_for(op.encoder);
+  for (Index a = 0; a < batch_.tokens(); ++a) {
+    for (Index b = 0; id[a] != op.padding && b < batch_.tokens(); ++b) rows[id[a]] += id[b] == id[a] ? up_[i].G(a, b) : 0;
+  }
+  return rows;
+}
+
+// What a table is used for beside node i: as the head, and where it is looked up for other tokens.
+StepWalk::OtherUses StepWalk::other_uses(std::size_t i) const {
+  const Node& node = graph_.nodes[i];
+  OtherUses out;
+  if (!std::holds_alternative<TokenEmbedding>(node.op)) return out;
+  std::map<std::int32_t, double> squares, uses;
+  bool any = is_tied(i);
+  if (any) squares = logits_.row_squares;
+  for (std::size_t j = 0; j < graph_.nodes.size(); ++j) {
+    const Node& other = graph_.nodes[j];
+    if (j == i || !std::holds_alternative<TokenEmbedding>(other.op) || other.params[0].param != node.params[0].param || up_[j].G.empty())
+      continue;
+    any = true;
+    for (const auto& [id, square] : looked_up(j)) squares[id] += square, uses[id] += 1;
+  }
+  if (!any) return out;
+  for (const auto id : batch_.ids_for(std::get<TokenEmbedding>(node.op).encoder)) {
+    out.squares.push_back(squares[id]);
+    out.told_here.push_back(is_tied(i) ? 0 : 1 / (1 + uses[id]));  // of a table that is the head too, the head tells
+  }
+  return out;
+}
 
 void StepWalk::take_single(std::size_t i) {
   const Node& node = graph_.nodes[i];
@@ -210,6 +238,16 @@ Likeness& StepWalk::likeness_of(const StepPart& part) {
   return *kind.last;
 }
 
+std::vector<TableUse> StepWalk::tables_of(std::size_t i) const {
+  std::vector<TableUse> out;
+  for (const ParamUse& use : graph_.nodes[i].params) {
+    const double norm = signal_.parameters[static_cast<std::size_t>(use.param)].gradient_norm.predicted.value_or(0);
+    TableUse& to = out.emplace_back(TableUse{norm * norm, 0});
+    for (const Node& node : graph_.nodes) to.uses += static_cast<int>(std::ranges::count(node.params, use.param, &ParamUse::param));
+  }
+  return out;
+}
+
 void StepWalk::prepare_chain(const StepPart& part, const std::vector<std::vector<WireChange>>& inputs) {
   std::vector<ChainNode> nodes;
   const auto place_in = [](const std::vector<std::size_t>& list, std::size_t i) {
@@ -222,7 +260,7 @@ void StepWalk::prepare_chain(const StepPart& part, const std::vector<std::vector
       const int inside = place_in(part.nodes, static_cast<std::size_t>(w));
       node.inputs.push_back(inside >= 0 ? inside : -1 - place_in(part.from, static_cast<std::size_t>(w)));
     }
-    for (const Law& law : theta_[i]) node.theta.push_back(law.mean);
+    for (const Law& law : theta_[i]) node.theta.push_back(law.mean), node.spread.push_back(std::sqrt(law.variance));
   }
   std::vector<std::vector<Update>> updates;
   for (const std::size_t i : part.nodes) updates.push_back(updates_of(graph_.nodes[i]));
@@ -238,10 +276,23 @@ void StepWalk::prepare_chain(const StepPart& part, const std::vector<std::vector
   for (const WireChange& x : inputs[0]) given.push_back(&x);
   const std::size_t last = part.nodes.back();
   Likeness& alike = likeness_of(part);
-  chains_[last] =
+  if (part.kind == StepPart::Kind::experts) {
+    const ExpertsDoor door{.batch = batch_,
+                           .inputs = from,
+                           .theta = theta_[last],
+                           .updates = updates[0],
+                           .G = gradient(last),
+                           .y = down_[last].K,
+                           .given = given,
+                           .place = last,
+                           .effort = effort_};
+    chains_[last] = move_experts(std::get<Experts>(graph_.nodes[last].op), door, alike);
+  } else {
+    chains_[last] =
       part.kind == StepPart::Kind::heads
-          ? move_heads(batch_, std::move(nodes), from, updates, gradient(last), down_[last].K, last, effort_, alike)
+          ? move_heads(batch_, std::move(nodes), from, updates, tables_of(last), gradient(last), down_[last].K, last, effort_, alike)
           : move_pointwise(batch_, std::move(nodes), from, gradient(last), channels_of(graph_.nodes[last].op), last, effort_, given, alike);
+  }
   const ChainMover& mover = chains_[last];
   movers_[last].drawn = mover.drawn;
   if (part.kind == StepPart::Kind::pointwise) {
@@ -289,20 +340,14 @@ void StepWalk::look_at_head() {
                   .place = tied_.head,
                   .effort = effort_};
   for (std::size_t k = 1; k + 1 < part.nodes.size(); ++k) door.after.push_back(graph_.nodes[part.nodes[k]].op);
-  std::vector<double> rows;
-  for (std::size_t i = 0; i < graph_.nodes.size() && !tied_.tied; ++i) {
-    if (!std::holds_alternative<TokenEmbedding>(graph_.nodes[i].op) || !is_tied(i) || up_[i].G.empty()) continue;
+  for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+    const Node& node = graph_.nodes[i];
+    const auto* table = std::get_if<TokenEmbedding>(&node.op);
+    tied_.beside.push_back(table != nullptr ? table->encoder : !node.inputs.empty() && tied_.beside[static_cast<std::size_t>(node.inputs[0])]);
+    if (table == nullptr || !is_tied(i) || up_[i].G.empty()) continue;
     tied_.tied = true;
-    const auto& id = batch_.ids_for(std::get<TokenEmbedding>(graph_.nodes[i].op).encoder);
-    for (Index t = 0; t < batch_.tokens(); ++t) {
-      double sum = 0;
-      for (Index a = 0; a < batch_.tokens(); ++a) {
-        for (Index b = 0; id[a] == id[t] && b < batch_.tokens(); ++b) sum += id[b] == id[t] ? up_[i].G(a, b) : 0;
-      }
-      rows.push_back(sum / static_cast<double>(down_[i].width));
-    }
+    for (const auto& [id, square] : looked_up(i)) door.lookups[id] += square / static_cast<double>(down_[i].width);
   }
-  door.rows = rows;
   logits_ = move_logits(door);
   tied_.pulls = std::move(logits_.pulls);
   const auto last = static_cast<std::size_t>(head.inputs[0]);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "stepzero/ops/move/heads.hpp"
 #include "stepzero/ops/move/likeness.hpp"
 #include "stepzero/ops/move/logits.hpp"
 #include "stepzero/signal/signal.hpp"
@@ -50,6 +51,7 @@ class StepWalk {
   Mover prepare(std::size_t i);
   void prepare_chain(const StepPart& part, const std::vector<std::vector<WireChange>>& inputs);
   Likeness& likeness_of(const StepPart& part);
+  [[nodiscard]] std::vector<TableUse> tables_of(std::size_t i) const;
   void tell(std::size_t i);
   void drop(std::size_t part);
   // f(place) for every step, the first before all others.
@@ -58,6 +60,11 @@ class StepWalk {
   [[nodiscard]] const DownWire& wire(const Node& node, std::size_t k) const { return down_[static_cast<std::size_t>(node.inputs[k])]; }
   [[nodiscard]] const Kernel& gradient(std::size_t i) const { return up_[i].G; }
   [[nodiscard]] bool is_tied(std::size_t i) const;
+  [[nodiscard]] std::map<std::int32_t, double> looked_up(std::size_t i) const;
+  struct OtherUses {
+    std::vector<double> squares, told_here;  // of every token
+  };
+  [[nodiscard]] OtherUses other_uses(std::size_t i) const;
 
   const Graph& graph_;
   const Batch& batch_;

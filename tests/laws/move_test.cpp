@@ -11,6 +11,7 @@
 
 #include "stepzero/graph/graph.hpp"
 #include "stepzero/kernels/fill.hpp"
+#include "stepzero/ops/move/experts.hpp"
 #include "stepzero/ops/move/heads.hpp"
 #include "stepzero/ops/move/linear.hpp"
 #include "stepzero/ops/move/lora.hpp"
@@ -156,13 +157,14 @@ struct Subject {
   int draws = 120;
   bool ones = false;    // the update's sign of 0 is 1
   bool silent = false;  // the last token has no gradient
+  Batch batch = small_batch();
 };
 
 // One op, all of whose parameters have a law of their own.
 template <class Op>
 Findings law_of(const Op& op, const Subject& c, const std::vector<Law>& laws, const std::function<void(WireChange&)>& spoil = {},
                 std::uint64_t seed = 1) {
-  const Batch batch = small_batch();
+  const Batch& batch = c.batch;
   const Kernel K = cosines(1, 0.5, 0.3);
   const Kernel G = Kernel::from(
       tokens, [&](Index t, Index s) { return c.silent && (t + 1 == tokens || s + 1 == tokens) ? 0 : cosines(1, 0.4, 0.1)(t, s); });
@@ -316,6 +318,50 @@ TEST(Move, Tables) {
   expect_law(law_of(LearnedPosition{.positions = 3, .width = n}, {n, n, {sign(0.01)}, 0, before}, law), "positions");
 }
 
+// Three images of a class token and one patch.
+TEST(Move, Patches) {
+  Batch images;
+  images.sequences = 3;
+  images.length = 2;
+  for (int i = 0; i < 3 * 3 * 16; ++i) images.pixels.push_back(static_cast<float>(std::sin(0.7 * i) + 0.3 * (i % 5)));
+  const PatchEmbedding op{.side = 4, .patch = 4, .colours = 3, .width = n};
+  const std::vector<Law> laws = {{0, 0.05 * 0.05}, {0, 0.01}, {0, 0.02}};
+  expect_law(law_of(op, {.n_out = n, .updates = {sign(0.01), sign(0.01), sign(0.02)}, .batch = images}, laws), "sign");
+  expect_law(law_of(op, {.n_out = n, .updates = {sgd(1e-3), sgd(0.1), sgd(0.1)}, .batch = images}, laws), "sgd");
+  expect_law(law_of(op, {.n_out = n, .updates = {sign(0.01, 1), sign(0.01), sign(0.02)}, .batch = images}, laws), "sign with eps");
+}
+
+// Of rows that are taken the change is theirs; of a mean it is the mean of theirs.
+TEST(Move, Pooling) {
+  const Batch batch = small_batch();
+  const Kernel K = cosines(1, 0.5, 0.3), G = cosines(1, 0.4, 0.1);
+  const WireChange x = Before{.stretch = -0.2, .response = 0.5, .noise = 0.3}.change(K, G, n);
+  const auto pooled = [&](const TokenPool& op) {
+    DownWire wire{Moment{.K = K}};
+    const DownWire* const from[] = {&wire};
+    const DownWire y = op.push({batch, from, {}});
+    const Mover mover = move(op, MoveDoor{.batch = batch, .x = from, .y = y, .G = y.K, .theta = {}, .updates = {}});
+    const WireChange* const list[] = {&x};
+    WireChange out = mover.run(list, 1);
+    out.stretch = out.stretch * Square::of(y.K);
+    return out;
+  };
+  const Square Y = x.stretch * Square::of(K);
+  const WireChange last = pooled({.width = n, .last = true}), mean = pooled({.width = n, .count = 0});
+  for (Index r = 0; r < 2; ++r) {
+    for (Index s = 0; s < 2; ++s) {
+      EXPECT_NEAR(last.size(r, s), x.size(3 * r + 2, 3 * s + 2), 1e-12);
+      EXPECT_NEAR(last.response(r, s), x.response(3 * r + 2, 3 * s + 2), 1e-12);
+      EXPECT_NEAR(last.stretch(r, s), Y(3 * r + 2, 3 * s + 2), 1e-9);
+      double block = 0;
+      for (Index t = 0; t < 3; ++t) {
+        for (Index u = 0; u < 3; ++u) block += x.size(3 * r + t, 3 * s + u) / 9;
+      }
+      EXPECT_NEAR(mean.size(r, s), block, 1e-12);
+    }
+  }
+}
+
 TEST(Move, Sums) {
   const Before before{.stretch = -0.3, .response = 3, .noise = 0.2};
   expect_law(law_of(Residual{.width = n, .skip_scale = 1.5, .branch_scale = 0.5}, {n, n, {}, 0, before}, {}), "residual");
@@ -353,6 +399,14 @@ struct Branch {
   std::vector<Index> widths;            // of the inputs of the chain
   std::vector<ChainNode> model, drawn;  // the model's own ops; what the chain is told
   bool heads = false;
+  Update table = {};                   // of the attention's table, if it has one
+  std::vector<TableUse> tables = {};
+
+  [[nodiscard]] std::vector<std::vector<Update>> updates() const {
+    std::vector<std::vector<Update>> out(model.size());
+    if (table.moves()) out.back() = {table};
+    return out;
+  }
 };
 
 Findings law_of_branch(const Branch& b, const Update& u, const Before& before, int draws, std::uint64_t seed = 2) {
@@ -364,7 +418,7 @@ Findings law_of_branch(const Branch& b, const Update& u, const Before& before, i
   x.f.noise = 1 / static_cast<double>(n);
   const std::size_t inputs = b.widths.size();
   // gradients of the inputs' kernels as they are measured
-  const Chain model(batch, b.model);
+  Chain model(batch, b.model);
   const Index out = channels_of(b.model.back().op);
   const Square root = root_of(Square::of(K)), up_root = (1 / std::sqrt(static_cast<double>(out))) * root_of(Square::of(G));
   const std::vector<Law> law = {{0, std * std}};
@@ -383,7 +437,8 @@ Findings law_of_branch(const Branch& b, const Update& u, const Before& before, i
     }
     const Chain::Values was = model.forward(std::move(u0));
     const Tensor<double> dy = times_root(up_root, normals.draw(tokens, out));
-    const std::vector<Tensor<double>> d = model.backward(was, dy);
+    Chain::Parameters dtheta;
+    const std::vector<Tensor<double>> d = model.backward(was, dy, &dtheta);
     Tensor<double> dx(tokens, n);
     double decrease = 0;
     std::vector<Tensor<double>> U;
@@ -405,7 +460,12 @@ Findings law_of_branch(const Branch& b, const Update& u, const Before& before, i
       u1.emplace_back(tokens, b.widths[k]);
       gemm<double>(Trans::no, Trans::no, 1.0, x1.view(), W[k].view(), 0.0, u1[k].view());
     }
-    const Chain::Values now = model.forward(std::move(u1));
+    Chain::Parameters theta = copy_of(model.theta());
+    if (b.table.moves()) {
+      const Tensor<double> step = update_for(b.table, dtheta.back()[0]);
+      for (Index i = 0; i < step.size(); ++i) theta.back()[0].data()[i] -= b.table.rate * step.data()[i];
+    }
+    const Chain::Values now = model.forward(std::move(u1), theta);
     Tensor<double> D(tokens, out);
     for (Index i = 0; i < D.size(); ++i) D.data()[i] = now.y.back().data()[i] - was.y.back().data()[i];
     size.add(gram(D, D));
@@ -443,7 +503,7 @@ Findings law_of_branch(const Branch& b, const Update& u, const Before& before, i
   }
   Likeness alike;
   const ChainMover mover =
-      b.heads ? move_heads(batch, b.drawn, from, {}, G, K, 3, 12, alike) : move_pointwise(batch, b.drawn, from, G, out, 3, 4, in, alike);
+      b.heads ? move_heads(batch, b.drawn, from, b.updates(), b.tables, G, K, 3, 12, alike) : move_pointwise(batch, b.drawn, from, G, out, 3, 4, in, alike);
   const WireChange predicted = mover.run(in, 1).back();
   double decrease = 0;
   for (const double one : mover.decreases) decrease += one;
@@ -478,6 +538,146 @@ TEST(Move, Heads) {
     const Findings f = law_of_branch(heads, u, {.stretch = -0.1, .response = 0.5, .noise = 0.2}, 60);
     EXPECT_LE(f.size, drawn_bias) << name_of(u);
     EXPECT_LE(f.decrease, drawn_bias) << name_of(u);
+  }
+}
+
+// Biases of scores that are learned, and sinks: the table's own update beside those of the matrices.
+TEST(Move, HeadsWithTables) {
+  const Attention biased{.heads = 4, .kv_heads = 4, .key_dim = 32, .value_dim = 32, .scale = 0.177, .causal = false, .buckets = 4};
+  const Attention sunk{.heads = 4, .kv_heads = 4, .key_dim = 32, .value_dim = 32, .scale = 0.177, .sinks = true};
+  for (const Attention& op : {biased, sunk}) {
+    const std::vector<ChainNode> nodes = {{op, {-1, -2, -3}, {0.3}}};
+    for (const Update& u : {sgd(5), sign(0.5)}) {
+      const Branch heads{{n, n, n}, nodes, nodes, true, u, {{}}};
+      const Findings f = law_of_branch(heads, {}, {}, 120), both = law_of_branch(heads, sign(0.01), {.stretch = -0.1, .response = 0.5, .noise = 0.2}, 60);
+      EXPECT_LE(f.size, drawn_bias) << name_of(u) << (op.sinks ? ", sinks" : ", biases");
+      EXPECT_LE(both.size, drawn_bias) << name_of(u) << (op.sinks ? ", sinks" : ", biases");
+    }
+  }
+}
+
+// Keys of which a part is the same for all heads, and gets the gradients of all.
+TEST(Move, HeadsThatShareAPartOfTheirKeys) {
+  constexpr Index h = 4, own = 16, shared = 16;
+  const Attention op{.heads = h, .kv_heads = h, .key_dim = own + shared, .value_dim = 32, .scale = 0.177};
+  const std::vector<ChainNode> nodes = {{Join{.heads = h, .own = own, .shared = shared}, {-2, -3}, {}}, {op, {-1, 0, -4}, {}}};
+  const Branch heads{{n, h * own, shared, n}, nodes, nodes, true};
+  for (const Update& u : {sgd(0.5), sign(0.01)}) {
+    const Findings f = law_of_branch(heads, u, {.stretch = -0.1, .response = 0.5, .noise = 0.2}, 60);
+    EXPECT_LE(f.size, drawn_bias) << name_of(u);
+    EXPECT_LE(f.decrease, drawn_bias) << name_of(u);
+  }
+}
+
+// A router over the same input as its experts: the change of y in the mean over tokens (what the experts' last matrices read has heavy
+// tails, so that small tokens move more and large ones less than the law of normal inputs says), the norm of the experts' update and what
+// all take from the loss.
+Findings law_of_experts(const Update& u, const Before& before, int draws) {
+  constexpr Index ffn = 96, E = 4;
+  const Batch batch = small_batch();
+  const Kernel K = cosines(1, 0.5, 0.3), G = cosines(1, 0.4, 0.1);
+  const Experts op{.width = n, .ffn = ffn, .routing = {.experts = E, .chosen = 2}, .act = Elementwise<Silu>{.width = ffn}};
+  const Linear router{.in = n, .out = E};
+  const double std = 1 / std::sqrt(static_cast<double>(n));
+  const std::vector<Law> law = {{0, std * std}}, laws(3 * E, law[0]);
+  DownWire x{Moment{.K = K}};
+  x.width = n;
+  x.f.noise = 1 / static_cast<double>(n);
+  const DownWire* const from[] = {&x};
+  DownWire r = router.push({batch, from, law});
+  r.width = E;
+  r.f.noise = 1 / static_cast<double>(n);
+  const DownWire* const wires[] = {&x, &r};
+  DownWire y = op.push({batch, wires, laws, {.place = 3, .effort = 1e9}});
+  y.width = n;
+  const Pulled up = op.pull({batch, wires, laws, y, UpWire(G), {.place = 3, .effort = 1e9}});
+  const Update list[] = {u};
+  const Mover of_router = move(router, MoveDoor{.batch = batch, .x = from, .y = r, .G = up.dx[1].G, .theta = law, .updates = list});
+  const WireChange input = before.change(K, up.dx[0].G, n);
+  const WireChange* const in[] = {&input};
+  const WireChange logits = of_router.run(in, 1);
+  const std::vector<Update> updates(3 * E, u);
+  const DrawnFrom stems[] = {{&x, &up.dx[0].G, nullptr, nullptr, 1}, {&r, &up.dx[1].G, of_router.matrix.get(), &x, 1}};
+  const WireChange* const both[] = {&input, &logits};
+  Likeness alike;
+  const ChainMover mover = move_experts(
+      op, {.batch = batch, .inputs = stems, .theta = laws, .updates = updates, .G = G, .y = y.K, .given = both, .place = 5, .effort = 16}, alike);
+  const WireChange predicted = mover.run(both, 1).back();
+  double norm = 0, decrease = mover.decreases[1];
+  for (const ParameterMove& p : mover.params[0]) norm += p.norm2, decrease += p.decrease;
+
+  Normals normals(7);
+  const Square root = root_of(Square::of(K)), up_root = std * root_of(Square::of(G));
+  Number own, between_tokens, norms, decreases;
+  const auto beside = [](const Square& m) {
+    double sum = -m.trace();
+    for (Index t = 0; t < tokens; ++t) {
+      for (Index s = 0; s < tokens; ++s) sum += m(t, s);
+    }
+    return sum;
+  };
+  for (int draw = 0; draw < draws; ++draw) {
+    std::vector<Tensor<double>> x0, theta, dtheta;
+    x0.push_back(times_root(root, normals.draw(tokens, n)));
+    Tensor<double> W = normals.draw(E, n, std), dW(E, n), r0(tokens, E);
+    gemm<double>(Trans::no, Trans::yes, 1.0, x0[0].view(), W.view(), 0.0, r0.view());
+    x0.push_back(std::move(r0));
+    for (const ParamShape& shape : op.params()) {
+      theta.push_back(normals.draw(shape.rows, shape.cols, std));
+      dtheta.emplace_back(shape.rows, shape.cols);
+    }
+    const auto views = [](const std::vector<Tensor<double>>& of) {
+      std::vector<View<const double>> out;
+      for (const Tensor<double>& t : of) out.push_back(t.view());
+      return out;
+    };
+    Tensor<double> y0(tokens, n), y1(tokens, n), keep(tokens, op.keep());
+    op.forward(Down<double>{batch, views(x0), views(theta), y0.view(), keep.view()});
+    const Tensor<double> dy = times_root(up_root, normals.draw(tokens, n));
+    Tensor<double> dx(tokens, n), dr(tokens, E);
+    std::vector<Into<double>> into = {{dx.view()}, {dr.view()}}, into_theta;
+    for (auto& t : dtheta) into_theta.push_back({t.view()});
+    const auto x_views = views(x0), theta_views = views(theta);
+    op.backward(Up<double>{batch, x_views, theta_views, y0.view(), keep.view(), dy.view(), into, into_theta});
+    gemm<double>(Trans::yes, Trans::no, 1.0, dr.view(), x0[0].view(), 0.0, dW.view());
+    double norm_here = 0, decrease_here = 0;
+    const auto step = [&](Tensor<double>& t, const Tensor<double>& g, bool counts) {
+      const Tensor<double> U = update_for(u, g);
+      for (Index i = 0; i < U.size(); ++i) {
+        if (counts) norm_here += U.data()[i] * U.data()[i];
+        decrease_here += U.data()[i] * g.data()[i];
+        t.data()[i] -= u.rate * U.data()[i];
+      }
+    };
+    step(W, dW, false);
+    for (std::size_t k = 0; k < theta.size(); ++k) step(theta[k], dtheta[k], true);
+    const Tensor<double> noise = times_root(root, normals.draw(tokens, n, before.noise));
+    std::vector<Tensor<double>> x1;
+    x1.emplace_back(tokens, n);
+    for (Index i = 0; i < noise.size(); ++i) x1[0].data()[i] = (1 + before.stretch) * x0[0].data()[i] + noise.data()[i];
+    Tensor<double> r1(tokens, E);
+    gemm<double>(Trans::no, Trans::yes, 1.0, x1[0].view(), W.view(), 0.0, r1.view());
+    x1.push_back(std::move(r1));
+    op.forward(Down<double>{batch, views(x1), views(theta), y1.view(), keep.view()});
+    for (Index i = 0; i < y1.size(); ++i) y1.data()[i] -= y0.data()[i];
+    const Square moved = gram(y1, y1);
+    own.add(moved.trace());
+    between_tokens.add(beside(moved));
+    norms.add(norm_here);
+    decreases.add(decrease_here);
+  }
+  return {.size = miss(own, predicted.size.trace()), .overlap = miss(between_tokens, beside(predicted.size)), .norm = miss(norms, norm), .decrease = miss(decreases, decrease)};
+}
+
+TEST(Move, Experts) {
+  for (const Update& u : {sgd(0.05), sign(2e-3)}) {
+    const Findings alone = law_of_experts(u, {}, 300), after = law_of_experts(u, {.stretch = -0.1, .response = 0, .noise = 0.1}, 300);
+    for (const Findings& f : {alone, after}) {
+      EXPECT_LE(f.size, drawn_bias) << name_of(u);
+      EXPECT_LE(f.overlap, drawn_bias) << name_of(u) << ", between tokens";
+      EXPECT_LE(f.norm, drawn_bias) << name_of(u);
+      EXPECT_LE(f.decrease, drawn_bias) << name_of(u);
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <numbers>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -160,6 +161,27 @@ TEST(Predict, GradientsOfTokensThatAreAlikeAreFinite) {
 }
 
 // Sampled heads and long kernels are spread over threads; the numbers are the same.
+// Draws of kernels ask for the softmax of nearly the same variances, in an order that threads decide.
+TEST(Predict, LossDoesNotDependOnWhatWasAskedBefore) {
+  const CrossEntropy op{.vocab = 300};
+  const Batch batch{.ids = {1}, .targets = {2}};
+  const auto loss_at = [&](double variance) {
+    Moment x;
+    x.K = Kernel::from(1, [&](Index, Index) { return variance; });
+    const DownWire wire(x);
+    const DownWire* const wires[] = {&wire};
+    return op.push({batch, wires, {}}).mean[0];
+  };
+  const auto alone = [&](const std::vector<double>& variances) {  // by a thread that has been asked nothing yet
+    double last = 0;
+    std::jthread([&] {
+      for (const double v : variances) last = loss_at(v);
+    }).join();
+    return last;
+  };
+  for (const double v : {0.5, 9.0, 17.3}) EXPECT_EQ(alone({v * (1 + 4e-13), v}), alone({v})) << v;
+}
+
 TEST(Predict, SameBitsForAnyNumberOfThreads) {
   const SmallModel s = model({"layers=2"}, "zipf", 300);
   const int before = threads();

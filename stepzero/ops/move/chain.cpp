@@ -85,4 +85,19 @@ std::vector<Tensor<double>> Chain::backward(const Values& v, const Tensor<double
   return dx;
 }
 
+Tensor<double> copy_of(const Tensor<double>& x) {
+  Tensor<double> out(x.rows(), x.cols());
+  std::copy_n(x.data(), x.size(), out.data());
+  return out;
+}
+
+Chain::Parameters copy_of(const Chain::Parameters& theta) {
+  Chain::Parameters out;
+  for (const auto& list : theta) {
+    out.emplace_back();
+    for (const Tensor<double>& t : list) out.back().push_back(copy_of(t));
+  }
+  return out;
+}
+
 }  // namespace stepzero

@@ -10,7 +10,8 @@ namespace stepzero {
 struct ChainNode {
   AnyOp op;
   std::vector<int> inputs;    // k >= 0: node k of the chain; -1 - k: input k of the chain
-  std::vector<double> theta;  // what every number of each parameter is
+  std::vector<double> theta;   // what every number of each parameter is,
+  std::vector<double> spread = {};  // and the standard deviation that they are drawn with; empty: 0
 };
 
 class Chain {
@@ -28,6 +29,7 @@ class Chain {
   // Gradients of the inputs of the chain, and where it is wanted of its parameters.
   [[nodiscard]] std::vector<Tensor<double>> backward(const Values& values, const Tensor<double>& dy, Parameters* dtheta = nullptr) const;
   [[nodiscard]] const Parameters& theta() const { return theta_; }
+  [[nodiscard]] Parameters& theta() { return theta_; }
   [[nodiscard]] const std::vector<ChainNode>& nodes() const { return nodes_; }
   [[nodiscard]] View<const double> input_of(const Values& values, std::size_t node, std::size_t k) const;
 
@@ -38,5 +40,8 @@ class Chain {
   std::vector<ChainNode> nodes_;
   Parameters theta_;
 };
+
+Tensor<double> copy_of(const Tensor<double>& x);
+Chain::Parameters copy_of(const Chain::Parameters& theta);
 
 }  // namespace stepzero

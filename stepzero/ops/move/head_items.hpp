@@ -27,6 +27,8 @@ struct HeadItems {
   std::vector<std::vector<double>> rates;  // of the chain's parameters
   std::size_t value = 0;                   // which input the values are
   std::vector<std::size_t> side;           // of each input: 0 queries, 1 keys, 2 values
+  std::vector<Index> columns;              // of each input, of one item
+  std::vector<bool> shared;                // whether all heads read the same
   std::vector<int> source;                 // of each node of the chain in front of the attention: the input it comes from
   std::vector<Square> K;                   // of the inputs
   Index some = 0;                          // how many items serve steps that are not told in full
@@ -34,7 +36,7 @@ struct HeadItems {
 };
 
 // Attention weights of each head, (T, T): the output for values that are the identity.
-std::vector<Square> weights_of(const Chain& chain, const Chain::Values& v, const Batch& batch);
+std::vector<Square> weights_of(const Chain& chain, const Chain::Values& v, const Batch& batch, const Chain::Parameters& theta);
 
 std::vector<WireChange> run_heads(const HeadItems& s, std::span<const WireChange* const> dx, const Factor& factor);
 

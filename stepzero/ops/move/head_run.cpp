@@ -1,5 +1,6 @@
 // Attention at one step: drawn heads before and after it, or by what they told in a layer that is alike.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "stepzero/ops/move/head_items.hpp"
@@ -49,8 +50,6 @@ Tensor<double> sum_of(const Tensor<double>& a, double c, const Tensor<double>& b
   return out;
 }
 
-Tensor<double> copy_of(const Tensor<double>& x) { return sum_of(x, 0, x); }
-
 // The parameters of the chain after the step, for a sign of the gradient.
 Chain::Parameters stepped(const HeadItems& s, const HeadItem& item, double step) {
   Chain::Parameters out;
@@ -76,7 +75,8 @@ Square measured_response(const HeadItems& s, const HeadItem& item, const std::ve
                          const Chain::Parameters& theta) {
   const std::size_t inputs = response.size();
   Square out(s.inverse.tokens());
-  const std::vector<Square> now = weights_of(item.chain, after, *s.batch), was = weights_of(item.chain, item.before, *s.batch);
+  const std::vector<Square> now = weights_of(item.chain, after, *s.batch, theta),
+                            was = weights_of(item.chain, item.before, *s.batch, item.chain.theta());
   const double heads = static_cast<double>(now.size());
   for (std::size_t h = 0; h < now.size(); ++h) {
     const Square half = now[h] * response[s.value];
@@ -139,19 +139,28 @@ Seen see(const HeadItems& s, const HeadItem& item, std::span<const WireChange* c
 
 // Root mean square change of the scores, of queries and keys that know nothing of each other.
 double independent_scores(const HeadItems& s, std::span<const WireChange* const> dx) {
-  const Index length = s.batch->length;
-  std::size_t q = 0, k = 0;
+  const Index length = s.batch->length, tokens = s.batch->tokens();
+  struct Sizes {
+    std::vector<double> was, by;
+  };
+  std::array<Sizes, 2> of;
+  for (Sizes& side : of) side = {std::vector<double>(static_cast<std::size_t>(tokens)), std::vector<double>(static_cast<std::size_t>(tokens))};
   for (std::size_t i = 0; i < dx.size(); ++i) {
-    if (s.side[i] == 0) q = i;
-    if (s.side[i] == 1) k = i;
+    if (s.side[i] > 1) continue;
+    const Index heads = s.side[i] == 0 ? s.op.heads / s.op.kv_heads : 1;
+    const double share = static_cast<double>(s.columns[i]) / static_cast<double>(heads * s.op.key_dim);
+    for (Index t = 0; t < tokens; ++t) {
+      of[s.side[i]].was[static_cast<std::size_t>(t)] += share * s.K[i](t, t);
+      of[s.side[i]].by[static_cast<std::size_t>(t)] += share * std::max(dx[i]->size(t, t), 0.0);
+    }
   }
   double sum = 0, count = 0;
-  for (Index t = 0; t < s.batch->tokens(); ++t) {
+  for (Index t = 0; t < tokens; ++t) {
     const auto range = s.op.visible(t % length, length);
     const Index first = t - t % length;
-    const double was = s.K[q](t, t), by = std::max(dx[q]->size(t, t), 0.0);
+    const double was = of[0].was[static_cast<std::size_t>(t)], by = of[0].by[static_cast<std::size_t>(t)];
     for (Index j = first + range.begin; j < first + range.end; ++j) {
-      const double other = s.K[k](j, j), by_other = std::max(dx[k]->size(j, j), 0.0);
+      const double other = of[1].was[static_cast<std::size_t>(j)], by_other = of[1].by[static_cast<std::size_t>(j)];
       sum += by * other + was * by_other + by * by_other;
       count += 1;
     }
@@ -210,7 +219,7 @@ void keep_ratios(const HeadItems& s, std::span<const WireChange* const> dx, cons
 }  // namespace
 
 // Attention weights of each head, (T, T): the output for values that are the identity.
-std::vector<Square> weights_of(const Chain& chain, const Chain::Values& v, const Batch& batch) {
+std::vector<Square> weights_of(const Chain& chain, const Chain::Values& v, const Batch& batch, const Chain::Parameters& theta) {
   Attention op = attention_of(chain);
   const std::size_t last = chain.nodes().size() - 1;
   const Index tokens = batch.tokens(), length = batch.length;
@@ -221,7 +230,9 @@ std::vector<Square> weights_of(const Chain& chain, const Chain::Values& v, const
     for (Index h = 0; h < op.kv_heads; ++h) one(t, h * length + batch.position(t)) = 1;
   }
   const View<const double> x[] = {chain.input_of(v, last, 0), chain.input_of(v, last, 1), one.view()};
-  op.forward(Down<double>{batch, x, {}, y.view(), keep.view()});
+  std::vector<View<const double>> tables;
+  for (const Tensor<double>& t : theta[last]) tables.push_back(t.view());
+  op.forward(Down<double>{batch, x, tables, y.view(), keep.view()});
   std::vector<Square> out;
   for (Index h = 0; h < op.heads; ++h) {
     Square& A = out.emplace_back(tokens);

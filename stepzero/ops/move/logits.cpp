@@ -17,7 +17,7 @@ struct Rows {
   std::vector<double> weight;
   std::map<std::int32_t, Index> place;
 
-  Rows(const Batch& batch, Index vocab) {
+  Rows(const Batch& batch, Index vocab, const std::map<std::int32_t, double>& lookups) {
     const auto add = [&](std::int32_t id) {
       if (id < 0 || place.contains(id)) return;
       place[id] = std::ssize(ids);
@@ -26,6 +26,7 @@ struct Rows {
     };
     for (const auto id : batch.ids) add(id);
     for (const auto id : batch.targets) add(id);
+    for (const auto& [id, square] : lookups) add(id);
     constexpr Index others = 512;
     const Index rest = vocab - std::ssize(ids), drawn = std::min(rest, others);
     for (Index i = 0; i < drawn; ++i) {
@@ -189,10 +190,10 @@ void update_rows(const LogitsDoor& p, const Square& L, Draw& draw, const Tensor<
 }  // namespace
 
 LogitsMover move_logits(const LogitsDoor& p) {
-  const Index tokens = p.batch.tokens();
+  const Index tokens = p.y.K.tokens();
   const double n = static_cast<double>(p.y.width);
   auto s = std::make_shared<State>(State{.batch = &p.batch,
-                                         .rows = Rows(p.batch, p.vocab),
+                                         .rows = Rows(p.batch, p.vocab, p.lookups),
                                          .draws = {},
                                          .after = p.after,
                                          .K = Square::of(p.y.K),
@@ -208,7 +209,6 @@ LogitsMover move_logits(const LogitsDoor& p) {
   s->draws.resize(static_cast<std::size_t>(count));
   const Square L = root_of(s->K);
   LogitsMover out;
-  out.row_squares.assign(static_cast<std::size_t>(tokens), 0.0);
   out.pulls = Matrix(tokens, tokens);
   std::fill_n(out.pulls.data(), out.pulls.size(), 0.0);
   double direct = 0, vocab = 0, below = 0;
@@ -218,7 +218,7 @@ LogitsMover move_logits(const LogitsDoor& p) {
   for (Index i = 0; i < count; ++i) {
     Draw& draw = s->draws[static_cast<std::size_t>(i)];
     draw.z = times(std::sqrt(s->w) * L, normal_columns(p.place, "z", i, tokens, rows, true));
-    for (Index t = 0; t < tokens; ++t) draw.z(t, s->rows.place.at(p.batch.ids[static_cast<std::size_t>(t)])) += p.z.own_at(t);
+    for (Index t = 0; !p.z.own.empty() && t < tokens; ++t) draw.z(t, s->rows.place.at(p.batch.ids[static_cast<std::size_t>(t)])) += p.z.own_at(t);
     draw.d = Tensor<double>(tokens, rows);
     std::vector<double> value(static_cast<std::size_t>(rows)), slope(value.size()), prob(value.size()), others(value.size(), 0.0);
     for (Index t = 0; t < tokens; ++t) {
@@ -251,14 +251,12 @@ LogitsMover move_logits(const LogitsDoor& p) {
       double square = 0, pull = 0;
       for (Index t = 0; t < tokens; ++t) square += seen(t, v) * seen(t, v), pull += draw.d(t, v);
       double other = 0;
-      if (!p.rows.empty()) {
+      if (const auto looked_up = p.lookups.find(s->rows.ids[j]); looked_up != p.lookups.end()) {
+        other = looked_up->second;
+        out.row_squares[looked_up->first] += share * n * square;
         for (Index t = 0; t < tokens; ++t) {
-          if (p.batch.ids[static_cast<std::size_t>(t)] == s->rows.ids[j]) other = p.rows[static_cast<std::size_t>(t)];
-        }
-        for (Index t = 0; t < tokens; ++t) {
-          if (p.batch.ids[static_cast<std::size_t>(t)] != s->rows.ids[j]) continue;
-          out.row_squares[static_cast<std::size_t>(t)] += share * n * square;
-          for (Index u = 0; u < tokens; ++u) out.pulls(t, u) += share * draw.d(u, v);
+          for (Index u = 0; p.batch.ids[static_cast<std::size_t>(t)] == looked_up->first && u < tokens; ++u)
+            out.pulls(t, u) += share * draw.d(u, v);
         }
       }
       const double weight = share * s->rows.weight[j], all = square + other;

@@ -10,6 +10,7 @@
 // The loss after the step is that of z + dz, on the same draws as before it.
 // Derived in docs/derivations/move.md
 #include <cstdint>
+#include <map>
 
 #include "stepzero/ops/move/chain.hpp"
 
@@ -23,7 +24,7 @@ struct LogitsDoor {
   Update weight, bias;
   Index vocab = 0;
   std::vector<AnyOp> after = {};      // scale, cap
-  std::span<const double> rows = {};  // tied: for each token, the square of its row's gradient by the lookup, over n; else empty
+  std::map<std::int32_t, double> lookups = {};  // tied: of each id that is looked up, the square of its row's gradient by that, over n
   double noise = 0;                   // of the Gram matrix of what the head reads
   std::uint64_t place = 0;
   double effort = 1;
@@ -34,7 +35,7 @@ struct LogitsMover {
   std::function<std::vector<WireChange>(const WireChange& y, const Factor&)> run;
   ParameterMove weight, bias;
   double loss = 0;                  // before, of these draws
-  std::vector<double> row_squares;  // tied: for each token, n times delta' K delta of its id
+  std::map<std::int32_t, double> row_squares;  // tied: of each id that is looked up, n times delta' K delta
   Matrix pulls;                     // tied: (t, u) E delta_u of the id of token t
 };
 

@@ -80,4 +80,34 @@ Mover move(const Dropout& op, const MoveDoor&) {
   return out;
 }
 
+Mover move(const TokenPool& op, const MoveDoor& p) {
+  struct State {
+    Tensor<double> P;
+    Square K, inverse;
+
+    [[nodiscard]] Square pooled(const Square& x) const {
+      Tensor<double> half(P.rows(), P.cols());
+      gemm<double>(Trans::no, Trans::no, 1.0, P.view(), x.view(), 0.0, half.view());
+      Square out(P.rows());
+      gemm<double>(Trans::no, Trans::yes, 1.0, half.view(), P.view(), 0.0, out.view());
+      return out;
+    }
+  };
+  const Index rows = p.x[0]->K.tokens();
+  const Square one = Square::one(rows);
+  auto s = std::make_shared<State>(State{Tensor<double>(p.batch.sequences, rows), Square::of(p.x[0]->K), inverse_of(Square::of(p.y.K))});
+  TokenPool of_one = op;  // of the unit vectors it makes P
+  of_one.width = rows;
+  const View<const double> x[] = {one.view()};
+  of_one.forward(Down<double>{p.batch, x, {}, s->P.view(), {}});
+  Mover out;
+  out.run = [s](std::span<const WireChange* const> dx, const Factor&) {
+    const WireChange& c = *dx[0];
+    WireChange y{.response = s->pooled(c.response), .size = s->pooled(c.size), .stretch = s->pooled(c.stretch * s->K) * s->inverse};
+    y.carried = y.size.trace() / static_cast<double>(y.size.tokens());
+    return y;
+  };
+  return out;
+}
+
 }  // namespace stepzero
