@@ -134,6 +134,7 @@ void predict_consequences(const Subject& s, const SchemeMatch& match, const Cens
   const bool broken =
       std::ranges::any_of(census_of, [](const TensorCensus* c) { return c != nullptr && c->whole.nans + c->whole.infs > 0; });
   if (!s.missing.empty() || !s.misfits.empty() || broken) return;
+  if (std::ranges::any_of(census_of, [](const TensorCensus* c) { return c != nullptr && !c->tensor->whole.empty(); })) return;
   const Graph running = build_graph(a);
   if (!check_sources(running)) return;  // no theory of it
   constexpr Index tokens = 128;

@@ -46,7 +46,7 @@ std::string first_broken(const CheckpointFiles& files, const CheckpointTensor& t
     if (found == here.end()) continue;
     std::uint64_t index = at + static_cast<std::uint64_t>(found - here.begin());
     std::vector<std::uint64_t> place(t.shape.size());
-    for (std::size_t i = t.shape.size(); i-- > 0; index /= t.shape[i]) place[i] = index % t.shape[i];
+    for (std::size_t i = t.shape.size(); i-- > 0; index /= t.shape[i]) place[i] = index % t.shape[i] + (t.at.empty() ? 0 : t.at[i]);
     return fmt::format(", the first {} at [{}] (from 0)", std::isnan(*found) ? "a NaN" : "infinite", fmt::join(place, ", "));
   }
   return "";

@@ -209,6 +209,23 @@ TensorLayout TensorLayout::of(const Param& param, bool transposed) {
   return layout;
 }
 
+TensorLayout TensorLayout::within(const CheckpointTensor& box) const {
+  if (pieces.size() == 1) return whole(box, pieces.front());
+  const bool column = box.at.size() == 1 && cols == 1;
+  const Index row0 = box.at.size() > 1 || column ? static_cast<Index>(box.at.front()) : 0;
+  const Index col0 = column ? 0 : static_cast<Index>(box.at.back());
+  TensorLayout layout = *this;
+  layout.rows = box.at.size() > 1 || column ? static_cast<Index>(box.shape.front()) : 1;
+  layout.cols = column ? 1 : static_cast<Index>(box.shape.back());
+  layout.blocks.clear();
+  for (const Block& b : blocks) {
+    const Index top = std::max(b.row0, row0), left = std::max(b.col0, col0);
+    const Index bottom = std::min(b.row0 + b.rows, row0 + layout.rows), right = std::min(b.col0 + b.cols, col0 + layout.cols);
+    if (top < bottom && left < right) layout.blocks.push_back({top - row0, left - col0, bottom - top, right - left, b.piece});
+  }
+  return layout;
+}
+
 Expected<std::vector<TensorCensus>> take_census(const CheckpointFiles& files, const std::vector<const CheckpointTensor*>& tensors,
                                                 const std::vector<TensorLayout>& layouts, const CensusOptions& options,
                                                 const std::function<void(std::uint64_t bytes)>& progress) {

@@ -26,6 +26,8 @@ struct TensorLayout {
   static TensorLayout whole(const CheckpointTensor& tensor, Role role);
   // `transposed`: the file holds the tensor the other way round.
   static TensorLayout of(const Param& param, bool transposed);
+  // What a box of the tensor has of it; a piece may have nothing there.
+  [[nodiscard]] TensorLayout within(const CheckpointTensor& box) const;
 };
 
 // Of W'W, from a random vector: the largest singular value, and by how many of their size the sum of squares could be

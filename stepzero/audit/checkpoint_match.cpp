@@ -19,7 +19,7 @@ namespace {
 std::string text_of(const auto& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 bool same_shape(const CheckpointTensor& t, const std::vector<Index>& shape) {
-  return std::ranges::equal(t.shape, shape, [](std::uint64_t a, Index b) { return a == static_cast<std::uint64_t>(b); });
+  return std::ranges::equal(t.whole_shape(), shape, [](std::uint64_t a, Index b) { return a == static_cast<std::uint64_t>(b); });
 }
 
 void match(Subject& s, const CheckpointFiles& files) {
@@ -46,7 +46,7 @@ void match(Subject& s, const CheckpointFiles& files) {
       s.transposed.back() = 1;
       continue;
     }
-    s.misfits.push_back({t->name, text_of(t->shape), text_of(p.shape)});
+    s.misfits.push_back({t->name, text_of(t->whole_shape()), text_of(p.shape)});
     s.tensor_of.back() = nullptr;
     used.erase(t);
   }
@@ -69,7 +69,9 @@ std::vector<const CheckpointTensor*> Subject::tensors() const {
 std::vector<TensorLayout> Subject::layouts() const {
   std::vector<TensorLayout> list;
   for (std::size_t i = 0; i < tensor_of.size(); ++i) {
-    if (tensor_of[i] != nullptr) list.push_back(TensorLayout::of(graph.params[i], transposed[i] != 0));
+    if (tensor_of[i] == nullptr) continue;
+    const TensorLayout whole = TensorLayout::of(graph.params[i], transposed[i] != 0);
+    list.push_back(tensor_of[i]->whole.empty() ? whole : whole.within(*tensor_of[i]));
   }
   for (const CheckpointTensor* t : others) list.push_back(TensorLayout::whole(*t, t->shape.size() < 2 ? Role::gain : Role::projection));
   return list;
@@ -83,7 +85,7 @@ Subject make_subject(const CheckpointFiles& files, const std::optional<Architect
     s.graph = build_graph(*model);
   } else {
     std::vector<NamedShape> shapes;
-    for (const auto& [name, tensor] : files.tensors()) shapes.push_back({.name = name, .shape = tensor.shape});
+    for (const auto& [name, tensor] : files.tensors()) shapes.push_back({.name = name, .shape = tensor.whole_shape()});
     Inferred inferred = infer_model(shapes);
     s.architecture = std::move(inferred.architecture);
     s.graph = std::move(inferred.graph);

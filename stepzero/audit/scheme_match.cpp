@@ -88,7 +88,7 @@ Param part_as_param(const Param& p, const Assignment::Block& b, std::size_t bloc
 void test_padding(const TensorCensus& census, std::size_t param, const Assignment& assignment, std::vector<Departure>& out) {
   if (assignment.zero_row(param) < 0 || !census.padding) return;
   const PieceCensus& row = census.pieces[*census.padding];
-  if (row.summary.constant() && row.summary.min == 0) return;
+  if (row.summary.count == 0 || (row.summary.constant() && row.summary.min == 0)) return;
   out.push_back({param, row.role, Distribution::constant(0), {}, &find_mistake("padding-row-not-zero"), row.summary.std});
 }
 
@@ -99,7 +99,14 @@ void test_param(const Subject& s, const TensorCensus& census, std::size_t i, con
   for (const auto& b : blocks) {
     if (!seen.insert(b.role).second) continue;  // many blocks of one part have one law
     const PieceCensus piece = piece_of(census, p, b, blocks.size());
-    const Fit found = fit(b.distribution, piece, census.tensor->encoding);
+    Distribution law = b.distribution;
+    if (!census.tensor->whole
+             .empty()) {  // in a box the structure of the whole does not show; numbers of an orthogonal matrix are like normal ones
+      using S = Distribution::Structure;
+      if (law.structure != S::none && law.structure != S::orthogonal) continue;
+      law.structure = S::none;
+    }
+    const Fit found = fit(law, piece, census.tensor->encoding);
     if (found.fits) continue;
     Departure d{i, b.role, b.distribution, found, nullptr, piece.summary.std};
     const Param part = part_as_param(p, b, blocks.size());

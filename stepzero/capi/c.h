@@ -64,7 +64,8 @@ SZ_API sz_result* sz_diff(const char* request, sz_watch* watch);
 /* "text": the architecture file; "json": the canonical graph */
 SZ_API sz_result* sz_describe(const char* request, sz_watch* watch);
 /* The same of tensors that lie in memory, without gaps: {"tensors": [{"name", "shape", "dtype": "F32"}], "config", "scheme", "consequences",
- * ...}; data[i] is where the i-th lies. Nothing is copied. */
+ * ...}; data[i] is where the i-th lies. Nothing is copied. Of a box of a tensor, such as a shard, "whole" is that tensor's shape, "at" where
+ * the box begins. */
 SZ_API sz_result* sz_audit_memory(const char* request, const void* const* data, sz_watch* watch);
 /* "json": {"tensors": [{"name", "shape", "role", "layer", "std"}], "changes"} of a model under a scheme, and what the scheme
  * changes in its forward pass, as --set would; without a model of {"tensors": [{"name",

@@ -232,7 +232,8 @@ Expected<Texts> audit_tensors(AnyRequest r, const void* const* data, const Watch
   for (std::size_t i = 0; i < r.tensors.size(); ++i) {
     const auto dtype = stored_type(r.tensors[i]);
     if (!dtype) return std::unexpected(dtype.error());
-    tensors.push_back({r.tensors[i].name, r.tensors[i].shape, *dtype, static_cast<const std::byte*>(data[i])});
+    tensors.push_back(
+        {r.tensors[i].name, r.tensors[i].shape, *dtype, static_cast<const std::byte*>(data[i]), r.tensors[i].whole, r.tensors[i].at});
   }
   if (r.audit.path.empty()) r.audit.path = "the module";
   auto files = CheckpointFiles::of(tensors, r.audit.path);

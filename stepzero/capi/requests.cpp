@@ -282,6 +282,8 @@ void tensor_keys(Keys& k, TensorRequest& r) {
   k.key("shape", r.shape);
   k.key("dtype", r.dtype);
   k.key("role", r.role);
+  k.key("whole", r.whole);
+  k.key("at", r.at);
 }
 
 void piece_keys(Keys& k, PieceRequest& r) {

@@ -69,6 +69,11 @@ Expected<CheckpointFiles> CheckpointFiles::of(const std::vector<MemoryTensor>& t
     if (t.data == nullptr && *elements > 0) return fail(fmt::format("{}: tensor \"{}\" lies nowhere", show(path), show(t.name)));
     CheckpointTensor tensor{t.name, t.shape, encoding, *elements, 0, 0, encoding.bytes_of(*elements)};
     tensor.memory = t.data;
+    bool inside = t.whole.size() == t.at.size() && (t.whole.empty() || t.whole.size() == t.shape.size());
+    for (std::size_t d = 0; inside && d < t.whole.size(); ++d) inside = t.shape[d] <= t.whole[d] && t.at[d] <= t.whole[d] - t.shape[d];
+    if (!inside) return fail(fmt::format("{}: tensor \"{}\" is no box of the whole", show(path), show(t.name)));
+    tensor.whole = t.whole;
+    tensor.at = t.at;
     if (!out.tensors_.try_emplace(t.name, std::move(tensor)).second)
       return fail(fmt::format("{}: two tensors are called \"{}\"", show(path), show(t.name)));
   }

@@ -23,8 +23,12 @@ struct CheckpointTensor {
   std::size_t file = 0;
   std::uint64_t offset = 0;  // from the start of the file
   std::uint64_t bytes = 0;
-  std::uint64_t header_byte = 0;      // where its entry stands, for messages
-  const std::byte* memory = nullptr;  // where it lies, if not in a file
+  std::uint64_t header_byte = 0;          // where its entry stands, for messages
+  const std::byte* memory = nullptr;      // where it lies, if not in a file
+  std::vector<std::uint64_t> whole = {};  // of a box of a tensor, such as a shard: that tensor's shape; empty: it is whole
+  std::vector<std::uint64_t> at = {};     // likewise where the box begins
+
+  [[nodiscard]] const std::vector<std::uint64_t>& whole_shape() const { return whole.empty() ? shape : whole; }
 };
 
 // A tensor of a running program: row by row, without gaps.
@@ -33,6 +37,7 @@ struct MemoryTensor {
   std::vector<std::uint64_t> shape;
   DType dtype = DType::F32;
   const std::byte* data = nullptr;
+  std::vector<std::uint64_t> whole = {}, at = {};  // as CheckpointTensor's
 };
 
 struct OpenOptions {

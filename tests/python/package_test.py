@@ -304,16 +304,17 @@ class Interrupts(unittest.TestCase):
         with tempfile.TemporaryDirectory() as weights:
             stepzero.load(MODEL).init(weights + "/w.safetensors", dtype="bf16")
             for name, call in LONG.items():
-                took = sorted(self.interrupt(name, call, weights + "/w.safetensors", 0.3 + 0.05 * i if name != "audit" else 0.05) for i in range(20 if ALL else 1))
-                if ALL:
-                    print(f"{name}: {len(took)} of {len(took)} stopped, median {1e3 * took[len(took) // 2]:.0f} ms, worst {1e3 * took[-1]:.0f} ms")
+                took = sorted(self.interrupt(name, call, weights + "/w.safetensors", (0.3 if name != "audit" else 0.05) + 0.05 * i) for i in range(20 if ALL else 1))
+                if ALL:  # a timing: other work on the machine shows in it
+                    print(f"{name}: {sum(t < 0.05 for t in took)} of {len(took)} within 50 ms, median {1e3 * took[len(took) // 2]:.0f} ms, worst {1e3 * took[-1]:.0f} ms")
+                    self.assertLess(took[-1], 0.05, name)
 
     def interrupt(self, name, call, weights, after):
         """Seconds from the signal to the exception, as the caller sees it."""
         with tempfile.TemporaryDirectory() as folder:
-            code = ("import os, signal, stepzero, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+            code = ("import os, pathlib, signal, stepzero, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
                     f"FOLDER, WEIGHTS, MODEL = {folder + '/out'!r}, {weights!r}, {MODEL!r}\nstepzero.load('gpt2')\nprint('on', flush=True)\ntry:\n    {call}\n"
-                    "except KeyboardInterrupt:\n    print('stopped', time.monotonic(), flush=True)\n")
+                    "except KeyboardInterrupt:\n    print('stopped', time.monotonic(), *(p for p in pathlib.Path(FOLDER).rglob('*') if p.is_file()), flush=True)\n")
             job = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
             self.assertEqual(job.stdout.readline(), "on\n")
             time.sleep(after)
@@ -321,7 +322,7 @@ class Interrupts(unittest.TestCase):
             job.send_signal(signal.SIGINT)
             line = job.stdout.readline().split()
             job.stdout.close()
-            self.assertEqual(line[:1], ["stopped"], name)
+            self.assertEqual([line[0], line[2:]], ["stopped", []], name)  # no file is left, also at that moment
             self.assertEqual(job.wait(30), 0, name)
             self.assertEqual([p for p in pathlib.Path(folder).rglob("*") if p.is_file()], [], name)
             return float(line[1]) - said

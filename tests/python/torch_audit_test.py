@@ -4,6 +4,7 @@
     python3 tests/python/torch_audit_test.py [BUILD] [--all]
 
 Needs torch. --all: every family with 20 seeds, and a module of 1.5 thousand million parameters (3 GB)."""
+import itertools
 import json
 import math
 import re
@@ -16,7 +17,7 @@ from setting import ALL, stepzero  # first: it says where the package and the li
 
 import torch
 import torch_models as tm
-from torch_support import ROOT, Replicate, Shard, distributed
+from torch_support import ROOT, Replicate, Shard, distributed, flat, shard_of
 
 import stepzero.torch as szt
 from stepzero.torch import replicas
@@ -108,6 +109,38 @@ def other_replicas():
     return [szt.init_(distributed(tm.gpt2(), lambda shape: [Replicate(), Shard(0)], [2, 2], [copy_, 0]), seed=copy_) for copy_ in range(2)]
 
 
+def parts_of(make, whole, placements, mesh):
+    """What each place of a mesh holds of a module's numbers."""
+    numbers = {name: p.detach() for name, p in whole.named_parameters()}
+    for coordinate in itertools.product(*(range(n) for n in mesh)):
+        m = distributed(make(), placements, mesh, list(coordinate))
+        for name, p in m.named_parameters():
+            p._local_tensor.copy_(shard_of(numbers[name], p.placements, mesh, coordinate))
+        yield m
+
+
+def by_rows(make, whole):
+    return parts_of(make, whole, lambda shape: [Shard(0)], [2])
+
+
+def by_columns(make, whole):
+    return parts_of(make, whole, lambda shape: [Shard(len(shape) - 1)], [2])
+
+
+def by_both(make, whole):
+    return parts_of(make, whole, lambda shape: [Shard(0), Shard(1) if len(shape) > 1 else Replicate()], [2, 2])
+
+
+def as_flat(make, whole):
+    """FSDP's row of all numbers, cut wherever it falls."""
+    row = torch.cat([p.detach().flatten() for p in whole.parameters()])
+    for rank in range(3):
+        m, local = flat(make(), 3, rank, True)
+        mine = row[rank * len(local):(rank + 1) * len(local)]
+        local[:len(mine)] = mine
+        yield m
+
+
 class Mistakes(unittest.TestCase):
     """Fifteen, in live modules: each is named, alone, and its correct twin has no finding."""
 
@@ -120,6 +153,20 @@ class Mistakes(unittest.TestCase):
                 szt.check(module, "scheme:" + scheme)
             self.assertEqual(ids(caught.exception.audit), {name}, str(caught.exception))
             self.assertIn(name, str(caught.exception))
+
+    def test_the_eleven_in_shards(self):
+        """Each place of a mesh says what it can of its part, without the others: the mistake is named where it lies, and nothing else anywhere.
+
+        A third or a quarter of so small a matrix may leave other names possible too."""
+        for name, make, scheme, spoil in KNOWN:
+            for spoiled in (False, True):
+                whole = szt.init_(make(), scheme=scheme, seed=3)
+                if spoiled:
+                    spoil(whole)
+                for cut in (by_rows, by_columns, by_both, as_flat):
+                    found = [ids(szt.audit(part, scheme=scheme, ranks=False)) for part in cut(make, whole)]
+                    everyone = set().union(*found)
+                    self.assertEqual(everyone & {name} if cut in (by_both, as_flat) and spoiled else everyone, {name} if spoiled else set(), f"{name} {cut.__name__} {found}")
 
     def test_parameters_never_initialised(self):
         module = szt.init_(tm.llama())
@@ -202,7 +249,7 @@ class Checks(unittest.TestCase):
         module = szt.init_(distributed(tm.gpt2(), lambda shape: [Shard(0)], [2], [1]), seed=1)
         self.assertEqual(ids(szt.check(module)), set())
         module.transformer.h[0].mlp.c_fc.weight._local_tensor.mul_(3)
-        self.assertEqual(ids(szt.audit(module)), {"departs-from-scheme"})
+        self.assertEqual([(f.id, f.where) for f in szt.audit(module).findings], [("departs-from-scheme", "transformer.h.0.mlp.c_fc.weight")])
 
 
 class NoFalseAlarm(unittest.TestCase):

@@ -1,4 +1,4 @@
-"""GPT-2, LLaMA, Mixtral and ViT as transformers writes them: the same modules, the same names, the same order of work. Written out here because
+"""GPT-2, LLaMA, Mixtral, ViT, T5 and BART as transformers writes them: the same modules, the same names, the same order of work. Written out here because
 transformers cannot be had from Debian; and bare modules that hold any model's tensors."""
 import math
 
@@ -318,12 +318,163 @@ class ViTForImageClassification(nn.Module):
         return loss_of(self.classifier(self.vit.layernorm(x)[:, 0]), labels)
 
 
+class T5Attention(nn.Module):
+    def __init__(self, c, causal, table, cross=False):
+        super().__init__()
+        self.c, self.causal, inside = c, causal, c.num_heads * c.d_kv
+        self.q, self.k, self.v = (nn.Linear(c.d_model, inside, bias=False) for _ in range(3))
+        self.o = nn.Linear(inside, c.d_model, bias=False)
+        if table:
+            self.relative_attention_bias = nn.Embedding(c.relative_attention_num_buckets, c.num_heads)
+
+    def bias(self, length):
+        ahead = torch.arange(length)[None] - torch.arange(length)[:, None]
+        n, first = self.c.relative_attention_num_buckets, 0
+        if self.causal:
+            ahead = -torch.min(ahead, torch.zeros_like(ahead))
+        else:
+            n //= 2
+            first, ahead = (ahead > 0).long() * n, ahead.abs()
+        exact = n // 2
+        far = exact + (torch.log(ahead.float() / exact) / math.log(self.c.relative_attention_max_distance / exact) * (n - exact)).to(torch.long)
+        far = torch.min(far, torch.full_like(far, n - 1))
+        return self.relative_attention_bias(first + torch.where(ahead < exact, ahead, far)).permute(2, 0, 1)[None]
+
+    def forward(self, x, memory=None, bias=None):
+        read = x if memory is None else memory
+        q, k, v = (p(y).view(*y.shape[:2], -1, self.c.d_kv).transpose(1, 2) for p, y in ((self.q, x), (self.k, read), (self.v, read)))
+        scores = q @ k.transpose(2, 3)
+        if bias is not None:
+            scores = scores + bias
+        if self.causal:
+            scores = scores.masked_fill(~torch.ones(scores.shape[-2:], dtype=torch.bool).tril(), torch.finfo(scores.dtype).min)
+        return self.o((torch.softmax(scores, -1) @ v).transpose(1, 2).flatten(2))
+
+
+class T5DenseGatedActDense(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.wi_0, self.wi_1 = (nn.Linear(c.d_model, c.d_ff, bias=False) for _ in range(2))
+        self.wo, self.act = nn.Linear(c.d_ff, c.d_model, bias=False), NewGELU()
+
+    def forward(self, x):
+        return self.wo(self.act(self.wi_0(x)) * self.wi_1(x))
+
+
+class T5Stack(nn.Module):
+    """An encoder or a decoder; both are given the same table of tokens."""
+
+    def __init__(self, c, shared, decodes):
+        super().__init__()
+        self.embed_tokens, self.decodes, self.block = shared, decodes, nn.ModuleList()
+        norm = lambda: RMSNorm(c.d_model, c.layer_norm_epsilon)
+        for i in range(c.num_layers):
+            layers = [named(SelfAttention=T5Attention(c, decodes, i == 0), layer_norm=norm())]
+            layers += [named(EncDecAttention=T5Attention(c, False, False), layer_norm=norm())] if decodes else []
+            layers += [named(DenseReluDense=T5DenseGatedActDense(c), layer_norm=norm())]
+            self.block.append(named(layer=nn.ModuleList(layers)))
+        self.final_layer_norm = norm()
+
+    def forward(self, ids, memory=None):
+        x = self.embed_tokens(ids)
+        bias = self.block[0].layer[0].SelfAttention.bias(ids.shape[1])
+        for block in self.block:
+            first, last = block.layer[0], block.layer[-1]
+            x = x + first.SelfAttention(first.layer_norm(x), bias=bias)
+            if self.decodes:
+                x = x + block.layer[1].EncDecAttention(block.layer[1].layer_norm(x), memory)
+            x = x + last.DenseReluDense(last.layer_norm(x))
+        return self.final_layer_norm(x)
+
+
+class T5ForConditionalGeneration(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.config, self.shared = c, nn.Embedding(c.vocab_size, c.d_model)
+        self.encoder, self.decoder = T5Stack(c, self.shared, False), T5Stack(c, self.shared, True)
+        self.lm_head = nn.Linear(c.d_model, c.vocab_size, bias=False)
+        self.lm_head.weight = self.shared.weight
+
+    def forward(self, input_ids, decoder_input_ids, labels):
+        return loss_of(self.lm_head(self.decoder(decoder_input_ids, self.encoder(input_ids)) * self.config.d_model**-0.5), labels)
+
+
+class BartAttention(nn.Module):
+    def __init__(self, width, heads, causal):
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.k_proj, self.v_proj, self.q_proj, self.out_proj = (nn.Linear(width, width) for _ in range(4))
+
+    def forward(self, x, memory=None):
+        read = x if memory is None else memory
+        return self.out_proj(attend(self.q_proj(x), self.k_proj(read), self.v_proj(read), self.heads, self.causal))
+
+
+class BartPositions(nn.Embedding):
+    """Two rows are in front of the first position."""
+
+    def forward(self, ids):
+        return super().forward(torch.arange(2, ids.shape[1] + 2)[None])
+
+
+class BartLayer(nn.Module):
+    def __init__(self, c, heads, ffn, decodes):
+        super().__init__()
+        w = c.d_model
+        self.self_attn, self.self_attn_layer_norm = BartAttention(w, heads, decodes), nn.LayerNorm(w)
+        if decodes:
+            self.encoder_attn, self.encoder_attn_layer_norm = BartAttention(w, heads, False), nn.LayerNorm(w)
+        self.fc1, self.fc2, self.activation_fn, self.final_layer_norm = nn.Linear(w, ffn), nn.Linear(ffn, w), nn.GELU(), nn.LayerNorm(w)
+
+    def forward(self, x, memory=None):
+        x = self.self_attn_layer_norm(x + self.self_attn(x))
+        if memory is not None:
+            x = self.encoder_attn_layer_norm(x + self.encoder_attn(x, memory))
+        return self.final_layer_norm(x + self.fc2(self.activation_fn(self.fc1(x))))
+
+
+class BartStack(nn.Module):
+    """Its table of tokens is a module of its own, and its weight that of the other stack."""
+
+    def __init__(self, c, shared, decodes):
+        super().__init__()
+        self.embed_tokens, self.embed_positions = nn.Embedding(c.vocab_size, c.d_model), BartPositions(c.max_position_embeddings + 2, c.d_model)
+        self.embed_tokens.weight = shared.weight
+        side = (c.decoder_layers, c.decoder_attention_heads, c.decoder_ffn_dim) if decodes else (c.encoder_layers, c.encoder_attention_heads, c.encoder_ffn_dim)
+        self.layers = nn.ModuleList(BartLayer(c, *side[1:], decodes) for _ in range(side[0]))
+        self.layernorm_embedding = nn.LayerNorm(c.d_model)
+
+    def forward(self, ids, memory=None):
+        x = self.layernorm_embedding(self.embed_tokens(ids) + self.embed_positions(ids))
+        for layer in self.layers:
+            x = layer(x, memory)
+        return x
+
+
+class BartForConditionalGeneration(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.config, shared = c, nn.Embedding(c.vocab_size, c.d_model)
+        self.model = named(shared=shared, encoder=BartStack(c, shared, False), decoder=BartStack(c, shared, True))
+        self.register_buffer("final_logits_bias", torch.zeros(1, c.vocab_size))
+        self.lm_head = nn.Linear(c.d_model, c.vocab_size, bias=False)
+        self.lm_head.weight = shared.weight
+
+    def forward(self, input_ids, decoder_input_ids, labels):
+        return loss_of(self.lm_head(self.model.decoder(decoder_input_ids, self.model.encoder(input_ids))) + self.final_logits_bias, labels)
+
+
 GPT2 = Config(model_type="gpt2", n_layer=3, n_embd=64, n_head=4, n_positions=32, vocab_size=211, layer_norm_epsilon=1e-5)
 LLAMA = Config(model_type="llama", num_hidden_layers=3, hidden_size=64, num_attention_heads=4, num_key_value_heads=2, intermediate_size=160, vocab_size=211,
                max_position_embeddings=32, rms_norm_eps=1e-5, rope_theta=10000.0, tie_word_embeddings=False)
 MIXTRAL = Config(LLAMA, model_type="mixtral", num_local_experts=4, num_experts_per_tok=2, intermediate_size=96)
 VIT = Config(model_type="vit", num_hidden_layers=3, hidden_size=64, num_attention_heads=4, intermediate_size=128, image_size=16, patch_size=4, num_channels=3,
              layer_norm_eps=1e-12, hidden_act="gelu", qkv_bias=True, id2label={str(i): str(i) for i in range(11)}, label2id={str(i): i for i in range(11)})
+
+T5 = Config(model_type="t5", num_layers=3, d_model=64, num_heads=4, d_kv=16, d_ff=160, vocab_size=211, feed_forward_proj="gated-gelu", layer_norm_epsilon=1e-6,
+            relative_attention_num_buckets=8, relative_attention_max_distance=16, tie_word_embeddings=True)
+BART = Config(model_type="bart", d_model=64, encoder_layers=3, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=2, encoder_ffn_dim=128,
+              decoder_ffn_dim=160, vocab_size=211, max_position_embeddings=32, activation_function="gelu", scale_embedding=False, pad_token_id=1)
 
 
 def gpt2(**more):
@@ -336,6 +487,14 @@ def llama(**more):
 
 def mixtral(packed=False, **more):
     return LlamaForCausalLM(Config(MIXTRAL, **more), packed)
+
+
+def t5(**more):
+    return T5ForConditionalGeneration(Config(T5, **more))
+
+
+def bart(**more):
+    return BartForConditionalGeneration(Config(BART, **more))
 
 
 def vit(**more):

@@ -1,6 +1,7 @@
 """audit: what is wrong with the weights of a live module. They are read where they lie."""
 import fnmatch
 import json
+import math
 import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
@@ -11,7 +12,7 @@ from ..errors import StepzeroError
 from ..results import Audit, Finding
 from .buffers import buffer_findings
 from .filling import targets_of
-from .memory import on_host, refuse_meta
+from .memory import Target, on_host, refuse_meta
 from .names import Shape, bind, clean
 from .replicas import compare_ranks
 from .shards import Box, local_parts
@@ -108,18 +109,18 @@ def _as_json(f: Finding) -> Dict[str, Any]:
     return {"id": f.id, "severity": f.severity, "where": f.where, "evidence": f.evidence, "remedy": f.remedy}
 
 
-def _sharded_findings(audit: Dict[str, Any], source: Optional[Source]) -> List[Finding]:
-    """Of shards only the spread is held against the scheme's: a fused projection has none of its own."""
-    laws = {t.name: t for t in source.tensors} if source else {}
-    out = []
-    for t in audit["tensors"]:
-        law = laws.get(t["name"].split(" ")[0])
-        if law is None or law.role in ("query_key_value", "gain", "bias") or law.std <= 0 or t["count"] < 64 or t["nans"] + t["infs"] > 0:
-            continue
-        square = (t["std"] ** 2 + t["mean"] ** 2) ** 0.5 / law.std
-        if abs(square - 1) * (2 * t["count"]) ** 0.5 > 6.5 and not 0.9 < square < 1.1:
-            out.append(Finding("departs-from-scheme", "warning", law.name, f"std {square * law.std:.4g} in this shard, expected {law.std:.4g}", ""))
-    return out
+def _held(target: Any, wholes: Mapping[str, Shape]) -> Optional[Tuple[torch.Tensor, Dict[str, Any]]]:
+    """Memory of a tensor and its shape; of a box of one also where it begins. A stretch of a matrix has its complete rows; None: it has none."""
+    whole = wholes[target.tensor]
+    if isinstance(target, Target):
+        return target.memory, {"shape": list(target.size), **({} if target.size == whole else {"whole": list(whole), "at": list(target.offset)})}
+    row = math.prod(whole[1:])
+    first, last = -(-target.first // row), (target.first + target.memory.numel()) // row
+    if last <= first:
+        return None
+    memory = target.memory[first * row - target.first:last * row - target.first]
+    size = [last - first, *whole[1:]]
+    return memory, {"shape": size, **({} if size == list(whole) else {"whole": list(whole), "at": [first, *(0 for _ in whole[1:])]})}
 
 
 def audit(weights: Weights, config: Any = None, scheme: Optional[str] = None, like: str = "", ranks: bool = True, consequences: bool = True,
@@ -141,20 +142,23 @@ def audit(weights: Weights, config: Any = None, scheme: Optional[str] = None, li
     shapes = {p.name: p.whole for p in parts}
     request, source = _request(weights, shapes, config, asked)
     whole = all(p.complete for p in parts)
-    targets = targets_of(parts, bind(shapes, source.tensors if source else [], strict=False))
+    bound = bind(shapes, source.tensors if source else [], strict=False)
+    wholes = {**{b.tensor: b.shape[b.drop:] for blocks in bound.values() for b in blocks}, **{t.name: t.shape for t in (source.tensors if source else [])}}
     tensors, memories = [], []
-    for i, t in enumerate(targets):
-        memory = t.memory if on_host(t.memory) and t.memory.is_contiguous() else t.memory.cpu().contiguous()
-        shape = list(t.size) if hasattr(t, "size") else [t.memory.numel()]
-        tensors.append({"name": t.tensor if whole else f"{t.tensor} {i}", "shape": shape, "dtype": _DTYPES[memory.dtype]})
+    for t in targets_of(parts, bound):
+        held = _held(t, wholes)
+        if held is None or held[0].numel() == 0:
+            continue
+        memory = held[0] if on_host(held[0]) and held[0].is_contiguous() else held[0].cpu().contiguous()
+        tensors.append({"name": t.tensor, **held[1], "dtype": _DTYPES[memory.dtype]})
         memories.append(memory)
-    if not whole:
-        request = {"path": request["path"], "moments": True}
-    request["consequences"] = consequences
+    request["consequences"] = consequences and whole
     texts = _lib.call("audit_memory", {**request, "tensors": tensors}, data=[m.data_ptr() for m in memories], threads=threads, progress=progress)
     raw = texts.json()
+    if not whole:  # what is not here is elsewhere
+        raw["findings"] = [f for f in raw["findings"] if f["id"] != "missing-tensor"]
     never = _never_written(raw["tensors"])
-    more = _memory_findings(never) + ([] if whole else _sharded_findings(raw, source))
+    more = _memory_findings(never)
     if isinstance(weights, torch.nn.Module):
         own = json.loads(request["config"]) if str(request.get("config", "")).lstrip().startswith("{") else {}
         more += buffer_findings(weights, own)

@@ -20,6 +20,7 @@ class Seen:
     channels: int
     first: int = 0
     of: int = 0  # channels of the whole tensor; 0: these
+    side: str = ""  # whose tokens its rows are: "encoder" where an encoder's
 
 
 @dataclass
@@ -29,8 +30,9 @@ class Plan:
     functions: Dict[str, Seen] = field(default_factory=dict)  # what a function of a node gives, by that node
     rotary: Dict[str, Tuple[str, Node]] = field(default_factory=dict)  # by the node that is turned
     attention: Dict[str, Tuple[str, str, Node]] = field(default_factory=dict)  # by its last input: name, query, node
+    scaled: Dict[str, Tuple[str, float]] = field(default_factory=dict)  # a head's output and the same times a factor, by each other
     before_positions: Dict[str, Tuple[str, str]] = field(default_factory=dict)  # by the sum: what the table was added to, the table
-    tokens_at: Optional[str] = None  # the child that is given ids
+    tokens_at: Dict[str, List[str]] = field(default_factory=dict)  # the children that are given ids, and whose, call by call
     pixels_at: Optional[str] = None
     parameters: Dict[str, List[Block]] = field(default_factory=dict)
     unseen: List[str] = field(default_factory=list)
@@ -45,6 +47,14 @@ def channels_of(node: Node) -> int:
     if op in ("layer_norm", "rms_norm"):
         return int(node["width"] * node["groups"])
     return int(node["n_out"] if op == "linear" else node.get("width", 0))
+
+
+def sides_of(nodes: List[Node]) -> Dict[str, str]:
+    """Whose tokens the rows of each node are: those of its first input, and of an embedding its own."""
+    sides: Dict[str, str] = {}
+    for node in nodes:
+        sides[node["name"]] = sides[nodes[node["inputs"][0]]["name"]] if node["inputs"] else "encoder" if node.get("encoder") else ""
+    return sides
 
 
 def _owners(module: torch.nn.Module, bound: Mapping[str, List[Block]]) -> Dict[str, List[str]]:
@@ -75,6 +85,7 @@ class Planner:
         self._modules = dict(module.named_modules())
         self._owners = _owners(module, self.plan.parameters)
         self._nodes: List[Node] = graph["nodes"]
+        self._sides = sides_of(self._nodes)
         self._tensors: List[Dict[str, Any]] = graph["tensors"]
 
     def _tensor(self, node: Node, i: int = 0) -> str:
@@ -90,16 +101,18 @@ class Planner:
             return None
         table = node["op"] == "token_embedding"
         fitting = [p for p in self._owners.get(self._tensor(node), []) if isinstance(self._modules[p], torch.nn.Embedding) == table]
-        return fitting[0] if fitting else None
+        stack = node["name"].split(".", 1)[0]
+        own = [p for p in fitting if stack in ("encoder", "decoder") and stack in p.split(".")]  # of a table that two stacks share
+        return next(iter(own or fitting), None)
 
     def _seen(self, node: Node) -> Seen:
-        channels = channels_of(node)
+        channels, side = channels_of(node), self._sides[node["name"]]
         if node["op"] != "linear":
-            return Seen(node["name"], channels)
+            return Seen(node["name"], channels, side=side)
         number, row, col, rows, cols = node["params"][0]
         shape = self._tensors[number]["shape"]
         first, whole = (col, shape[-1]) if node["stored"] == "in_out" else (row, shape[0])
-        return Seen(node["name"], channels, first if whole != channels else 0, whole if whole != channels else 0)
+        return Seen(node["name"], channels, first if whole != channels else 0, whole if whole != channels else 0, side)
 
     def _followers(self) -> None:
         nodes, plan = self._nodes, self.plan
@@ -107,17 +120,17 @@ class Planner:
             before = [nodes[i]["name"] for i in node["inputs"]]
             if node["op"] == "rotary":
                 plan.rotary[before[0]] = (node["name"], node)
-            elif node["op"] == "attention" and not node["cross"]:
+            elif node["op"] == "attention":
                 plan.attention[before[1]] = (node["name"].rsplit(".", 1)[0], before[0], node)
-            elif len(before) == 1 and not node["params"] and channels_of(node) and node["op"] not in ("residual", "cross_entropy"):
-                plan.functions[before[0]] = Seen(node["name"], channels_of(node))
+            elif len(before) == 1 and not node["params"] and channels_of(node) and node["op"] not in ("residual", "cross_entropy", "scale"):
+                plan.functions[before[0]] = Seen(node["name"], channels_of(node), side=self._sides[node["name"]])
             elif node["op"] == "learned_position" and nodes[node["inputs"][0]]["op"] == "patch_embedding":
                 plan.before_positions[node["name"]] = (before[0], self._tensor(node))
 
     def run(self) -> Plan:
         plan, nodes = self.plan, self._nodes
-        if any(n["name"].startswith(("encoder.", "decoder.")) for n in nodes):
-            raise StepzeroError("encoder-decoders are not recorded", "audit and check take them; stepzero measure runs the same weights")
+        if "features" in {n["op"] for n in nodes}:
+            raise StepzeroError("a model that hears is not recorded", "audit and check take it; stepzero measure runs the same weights")
         for node in nodes:
             path = self._child(node)
             if node["op"] == "patch_embedding":
@@ -125,13 +138,18 @@ class Planner:
             if path is None:
                 continue
             if node["op"] == "token_embedding":
-                plan.tokens_at = path
+                plan.tokens_at.setdefault(path, []).append(self._sides[node["name"]])
             plan.outputs.setdefault(path, []).append(self._seen(node))
             if node["op"] in _GIVES and node["inputs"]:
                 before = nodes[node["inputs"][0]]
-                plan.inputs.setdefault(path, Seen(before["name"], channels_of(before)))
+                plan.inputs.setdefault(path, Seen(before["name"], channels_of(before), side=self._sides[before["name"]]))
         self._followers()
         seen = set(self._reachable())
+        for node in nodes:
+            before = nodes[node["inputs"][0]] if node["inputs"] else {}
+            if node["op"] == "scale" and before["op"] == "linear" and node["name"] not in seen:
+                plan.scaled[before["name"]], plan.scaled[node["name"]] = (node["name"], node["factor"]), (before["name"], 1 / node["factor"])
+                seen.add(node["name"])
         plan.unseen = [n["name"] for n in nodes if n["name"] not in seen and n["op"] != "cross_entropy"]
         return plan
 

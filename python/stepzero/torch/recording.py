@@ -1,6 +1,7 @@
 """record: hooks that gather, during a step of the user's own, the statistics that stepzero predicts."""
 import os
 import tempfile
+from dataclasses import replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import torch
@@ -12,7 +13,7 @@ from ..results import Comparison, Signal
 from .names import clean
 from .nodes import Plan, Planner, Seen
 from .source import Source, config_text, find_source, inner, shapes_of
-from .statistics import Numbers, as_tokens, norm_of, of_attention, of_gradient, of_values, turned
+from .statistics import Numbers, as_tokens, norm_of, of_attention, of_gradient, of_values, times, turned
 
 
 def _on_gradient(x: Any, note: Callable[[torch.Tensor], None]) -> Any:
@@ -27,6 +28,10 @@ def _first_tensor(value: Any) -> Optional[torch.Tensor]:
     return next((t for t in value.values() if isinstance(t, torch.Tensor)), None) if isinstance(value, Mapping) else None
 
 
+def _text_of(ids: List[List[int]]) -> str:
+    return "\n".join(" ".join(map(str, row)) for row in ids)
+
+
 class Recorder:
     """What was seen while it was open: `signal`, and `compare()` beside the prediction. Nothing of the step is kept alive."""
 
@@ -39,10 +44,10 @@ class Recorder:
         self._parameters: Dict[str, Numbers] = {}
         self._kept: Dict[str, torch.Tensor] = {}  # until the node that needs it has been seen
         self._produced: Dict[int, str] = {}  # outputs of this pass, by identity
-        self._ids: Optional[torch.Tensor] = None
+        self._ids: Dict[str, List[List[int]]] = {}  # by side: an encoder's, and the others
         self._pixels: Optional[torch.Tensor] = None
         self._loss: Optional[float] = None
-        self._shape: Optional[Tuple[int, int]] = None
+        self._shapes: Dict[str, Tuple[int, int]] = {}  # sequences and tokens, by side
 
     # ---- what was seen
 
@@ -59,12 +64,12 @@ class Recorder:
 
     def __enter__(self) -> "Recorder":
         for path, child in self._module.named_modules():
-            if path in (self._plan.tokens_at, self._plan.pixels_at):
-                self._handles.append(child.register_forward_pre_hook(self._note_input))
+            if path in self._plan.tokens_at or path == self._plan.pixels_at:
+                self._handles.append(child.register_forward_pre_hook(self._note_input(list(self._plan.tokens_at.get(path, [""])))))
             if path in self._plan.inputs:
-                self._handles.append(child.register_forward_pre_hook(self._before(self._plan.inputs[path])))
+                self._handles.append(child.register_forward_pre_hook(self._before(self._plan.inputs[path], self._plan.outputs.get(path, []))))
             if path in self._plan.outputs:
-                self._handles.append(child.register_forward_hook(self._after(self._plan.outputs[path])))
+                self._handles.append(child.register_forward_hook(self._after(self._plan.outputs[path], self._plan.inputs.get(path))))
             elif path and not any(True for _ in child.parameters()):
                 self._handles.append(child.register_forward_hook(self._function))
         self._handles.append(self._module.register_forward_hook(self._whole))
@@ -93,37 +98,57 @@ class Recorder:
         if p.requires_grad:
             self._handles.append(_on_gradient(p, note))
 
-    def _note_input(self, _: torch.nn.Module, args: Any) -> None:
-        x = _first_tensor(args)
-        if x is None or self._shape is not None:
-            return
-        if x.is_floating_point():
-            self._pixels = x.detach().float().cpu()
-            self._shape = (x.shape[0], int(self._graph["positions"]))
-        else:
-            self._ids = x.detach().cpu()
-            self._shape = (int(x.shape[0]), int(x.shape[1]))
+    def _note_input(self, sides: List[str]) -> Callable[..., None]:
+        """`sides`: whose input this child is given, call by call: a table that an encoder and a decoder share is asked twice."""
 
-    def _before(self, seen: Seen) -> Callable[..., None]:
         def hook(_: torch.nn.Module, args: Any) -> None:
             x = _first_tensor(args)
-            if x is not None:
+            side = next((s for s in sides if s not in self._shapes), None)
+            if x is None or side is None:
+                return
+            if x.is_floating_point():
+                self._pixels = x.detach().float().cpu()
+                self._shapes[side] = (x.shape[0], int(self._graph["positions"]))
+            else:
+                self._ids[side] = x.tolist()
+                self._shapes[side] = (int(x.shape[0]), int(x.shape[1]))
+
+        return hook
+
+    def _before(self, seen: Seen, after: List[Seen]) -> Callable[..., None]:
+        def hook(_: torch.nn.Module, args: Any) -> None:
+            x = _first_tensor(args)
+            if x is not None and not any(self._scaled_before(s.node, seen.node, x) for s in after):
                 self._see([seen], x)
 
         return hook
 
-    def _after(self, seen: List[Seen]) -> Callable[..., None]:
+    def _after(self, seen: List[Seen], before: Optional[Seen]) -> Callable[..., None]:
         def hook(child: torch.nn.Module, args: Any, out: Any) -> None:
             x = _first_tensor(out)
-            if x is None or self._shape is None:
-                return
-            given = _first_tensor(args)
-            if x.dim() == 2 and x.shape[0] == self._shape[0] != x.shape[0] * self._shape[1] and given is not None and given.dim() == 2 and len(seen) == 1:
-                self._see_one_token(child, seen[0], x)
+            if isinstance(child, torch.nn.Embedding) and len(seen) > 1:
+                now = [s for s in seen if s.side in self._shapes and s.node not in self._forward][:1]  # a call of one side after the other
             else:
-                self._see(seen, x)
+                now = seen
+            if before is not None and len(now) == 1 and self._scaled_before(now[0].node, before.node, _first_tensor(args)):
+                now = [replace(now[0], node=self._plan.scaled[now[0].node][0])]
+            if x is None or not now or now[0].side not in self._shapes:
+                return
+            batch, tokens = self._shapes[now[0].side]
+            given = _first_tensor(args)
+            if x.dim() == 2 and x.shape[0] == batch != x.shape[0] * tokens and given is not None and given.dim() == 2 and len(now) == 1:
+                self._see_one_token(child, now[0], x)
+            else:
+                self._see(now, x)
 
         return hook
+
+    def _scaled_before(self, node: str, before: str, given: Optional[torch.Tensor]) -> bool:
+        """Whether the factor behind this node was put on its input: what comes out is then that node times the factor."""
+        if node not in self._plan.scaled or before not in self._forward or given is None:
+            return False
+        factor = self._plan.scaled[node][1]
+        return abs(of_values(given.detach())["second_moment"] / (factor**2 * self._forward[before]["second_moment"]) - 1) < abs(factor**2 - 1) / 2
 
     def _function(self, _: torch.nn.Module, args: Any, out: Any) -> None:
         """A child without parameters whose input is a node: the function behind it."""
@@ -143,10 +168,11 @@ class Recorder:
 
     def _see(self, seen: List[Seen], x: torch.Tensor) -> None:
         """Numbers of the nodes in this tensor now, and of their gradients when they come."""
-        if self._shape is None or all(s.node in self._forward and s.node in self._backward for s in seen):
+        shape = self._shapes.get(seen[0].side)
+        if shape is None or all(s.node in self._forward and s.node in self._backward for s in seen):
             return
-        whole = as_tokens(x, *self._shape, seen[0].of or seen[0].channels)
-        if whole is None or whole.shape[1] < self._shape[1]:  # one token of a node that was seen whole
+        whole = as_tokens(x, *shape, seen[0].of or seen[0].channels)
+        if whole is None or whole.shape[1] < shape[1]:  # one token of a node that was seen whole
             return
         for s in seen:
             if s.node not in self._forward:
@@ -167,21 +193,29 @@ class Recorder:
         if node in self._plan.attention:
             name, query, how = self._plan.attention[node]
             if query in self._kept:
-                self._attention[name] = of_attention(self._kept.pop(query), x, how)
+                self._attention[name] = of_attention(self._kept.pop(query), x, how, self._table(how))
         if node in self._plan.before_positions:
             name, table = self._plan.before_positions[node]
             self._forward[name] = of_values(x - dict(self._module.named_parameters())[self._live(table)].detach())
+        if node in self._plan.scaled:
+            name, factor = self._plan.scaled[node]
+            self._forward[name] = times(self._forward[node], factor)
         if node == "final.norm" and self._pixels is not None:
             self._kept[node] = x
+
+    def _table(self, attention: Dict[str, Any]) -> Optional[torch.Tensor]:
+        """The learned biases of its scores, (buckets, heads)."""
+        if not attention["buckets"]:
+            return None
+        name = self._graph["tensors"][attention["params"][0][0]]["name"]
+        return dict(self._module.named_parameters())[self._live(name)].detach()
 
     def _live(self, tensor: str) -> str:
         return next(name for name, blocks in self._plan.parameters.items() if blocks[0].tensor == tensor)
 
     def _gradient(self, seen: List[Seen]) -> Callable[[torch.Tensor], None]:
         def hook(d: torch.Tensor) -> None:
-            if self._shape is None:
-                return
-            whole = as_tokens(d, *self._shape, seen[0].of or seen[0].channels)
+            whole = as_tokens(d, *self._shapes[seen[0].side], seen[0].of or seen[0].channels)
             for s in seen:
                 if whole is not None and s.node not in self._backward:
                     self._note_gradient(s.node, whole[..., s.first:s.first + s.channels])
@@ -193,18 +227,20 @@ class Recorder:
         if node in self._plan.rotary:
             name, how = self._plan.rotary[node]
             self._backward[name] = of_gradient(turned(d, how, True))
+        if node in self._plan.scaled:
+            name, factor = self._plan.scaled[node]
+            self._backward[name] = times(self._backward[node], 1 / factor)
         if node in self._plan.before_positions:
             self._backward[self._plan.before_positions[node][0]] = self._backward[node]
 
     def _see_one_token(self, child: Any, seen: Seen, x: torch.Tensor) -> None:
         """Only one token goes on, such as that of the class: the node speaks of all, and the others have no gradient."""
-        assert self._shape is not None
         before = self._kept.pop("final.norm", None)
         if before is None or seen.node in self._forward:
             return
         with torch.no_grad():
             self._forward[seen.node] = of_values(torch.nn.functional.linear(before, child.weight, child.bias))
-        batch, tokens = self._shape
+        batch, tokens = self._shapes[seen.side]
 
         def hook(d: torch.Tensor) -> None:
             whole = torch.zeros(batch, tokens, seen.channels, dtype=d.dtype, device=d.device)
@@ -220,7 +256,7 @@ class Recorder:
         def told(numbers: Numbers) -> Dict[str, Any]:
             return {what: {"measured": value, "stderr": None} for what, value in numbers.items()}
 
-        if self._shape is None:
+        if "" not in self._shapes:
             raise StepzeroError("no forward pass of the module was recorded", "run it inside: with record(module) as rec: module(...).backward()")
         nodes = [{"name": n["name"], "kind": n["op"], "forward": told(self._forward[n["name"]]), "backward": told(self._backward.get(n["name"], {}))}
                  for n in self._graph["nodes"] if n["name"] in self._forward]
@@ -228,7 +264,7 @@ class Recorder:
         norms = [p["gradient_norm"] for p in self._parameters.values() if "gradient_norm" in p]
         loss = {} if self._loss is None else {"measured": self._loss, "stderr": None}
         return {"schema": "stepzero.signal/1", "model": {"name": type(inner(self._module)).__name__}, "scheme": self._source.request["scheme"],
-                "input": {"batch": self._shape[0], "seq_len": self._shape[1]}, "seeds": 1, "loss": loss,
+                "input": dict(zip(("batch", "seq_len"), self._shapes[""])), "seeds": 1, "loss": loss,
                 "gradient_norm": {"measured": sum(n * n for n in norms) ** 0.5, "stderr": None} if norms else {}, "nodes": nodes,
                 "attention": [{"name": name, **told(numbers)} for name, numbers in self._attention.items()],
                 "parameters": [{"name": name, "shape": list(shapes[name]), **told(numbers)} for name, numbers in self._parameters.items()], "findings": []}
@@ -240,12 +276,9 @@ class Recorder:
 
     def _lines(self) -> str:
         """The ids of each sequence, and the one that is to follow the last."""
-        assert self._ids is not None
-        ids = self._ids
-        last = ids[:, :1]
-        if self._labels is not None and self._labels.shape == ids.shape and not torch.equal(self._labels.cpu(), ids):
-            last = self._labels.cpu()[:, -1:].clamp(min=0)
-        return "\n".join(" ".join(str(int(i)) for i in row) for row in torch.cat([ids, last], 1))
+        ids, labels = self._ids[""], self._labels.tolist() if self._labels is not None else []
+        told = len(labels) == len(ids) and all(isinstance(of, list) and len(of) == len(row) for of, row in zip(labels, ids)) and labels != ids
+        return _text_of([row + [max(labels[i][-1], 0) if told else row[0]] for i, row in enumerate(ids)])
 
     def predict(self, **options: Any) -> Signal:
         """What theory says of the same input."""
@@ -253,13 +286,21 @@ class Recorder:
         model: Model = self._source.model()
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "input")
-            if self._ids is not None:
+            if "encoder" in self._ids:
+                options["encoder_tokens"] = os.path.join(folder, "encoder")
+                with open(options["encoder_tokens"], "w", encoding="ascii") as file:
+                    file.write(_text_of(self._ids["encoder"]))
+            if self._ids:
                 with open(path, "w", encoding="ascii") as file:
                     file.write(self._lines())
                 return model.predict(tokens=path, **options)
             assert self._pixels is not None
             with open(path, "wb") as raw:
                 raw.write(self._pixels.contiguous().numpy().tobytes())
+            if self._labels is not None and self._labels.dim() == 1:
+                options["labels"] = os.path.join(folder, "labels")
+                with open(options["labels"], "w", encoding="ascii") as file:
+                    file.write(" ".join(map(str, self._labels.tolist())))
             return model.predict(pixels=path, **options)
 
     def compare(self, **options: Any) -> Comparison:

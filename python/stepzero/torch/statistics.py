@@ -57,6 +57,16 @@ def of_gradient(d: torch.Tensor) -> Numbers:
     return out
 
 
+def times(numbers: Numbers, factor: float) -> Numbers:
+    """The numbers of a tensor, times a factor.
+
+    >>> times({"second_moment": 3.0, "mean": 1.0, "token_cosine": 0.5}, -2.0)
+    {'second_moment': 12.0, 'mean': -2.0, 'token_cosine': 0.5}
+    """
+    power = {"second_moment": factor**2, "variance": factor**2, "mean": factor, "norm": abs(factor)}
+    return {what: value * power.get(what, 1.0) for what, value in numbers.items()}
+
+
 def turned(x: torch.Tensor, rotary: Dict[str, Any], gradient: bool) -> torch.Tensor:
     """Rotary positions on (batch, tokens, heads * head_dim), as the graph's node says. Of a gradient at the input, that at the output."""
     x = _floats(x)
@@ -76,19 +86,40 @@ def turned(x: torch.Tensor, rotary: Dict[str, Any], gradient: bool) -> torch.Ten
     return y.reshape(x.shape)
 
 
-def of_attention(q: torch.Tensor, k: torch.Tensor, node: Dict[str, Any]) -> Numbers:
-    """Variance of the scaled scores over visible pairs; entropy and sum of squares of the weights."""
-    heads, size, tokens = node["heads"], node["key_dim"], q.shape[1]
-    sums: List[float] = [0.0] * 5  # scores, squares, pairs, entropy, weights squared
-    visible = torch.ones(tokens, tokens, dtype=torch.bool, device=q.device)
+def _buckets(node: Dict[str, Any], queries: int, keys: int) -> torch.Tensor:
+    """(queries, keys): the row of the table of biases for each pair. Near distances have one each, far ones share."""
+    ahead = torch.arange(keys)[None] - torch.arange(queries)[:, None]
+    half = node["buckets"] if node["causal"] else node["buckets"] // 2
+    distance = (-ahead).clamp(min=0) if node["causal"] else ahead.abs()
+    near = half // 2
+    ratio = math.log(node["farthest"] / near)
+    far = near + ((distance.clamp(min=1).float() / near).log() / ratio * (half - near)).long().clamp(max=half - near - 1)
+    rows = torch.where(distance < near, distance, far)
+    return rows if node["causal"] else torch.where(ahead > 0, rows + half, rows)
+
+
+def _visible(node: Dict[str, Any], queries: int, keys: int) -> torch.Tensor:
+    visible = torch.ones(queries, keys, dtype=torch.bool)
     if node["causal"]:
         visible = visible.tril()
     if node["window"]:
         visible = visible.triu(1 - int(node["window"]))
-    plain = not node["alibi"] and not node["buckets"]
-    for queries, keys in zip(_floats(q), _floats(k)):  # a sequence at a time
-        h = queries.reshape(tokens, heads, size).transpose(0, 1)
-        g = keys.reshape(tokens, -1, size).transpose(0, 1)
+        visible = visible if node["causal"] else visible.tril(int(node["window"]) - 1)
+    if node["chunk"]:
+        visible &= torch.arange(queries)[:, None] // int(node["chunk"]) == torch.arange(keys)[None] // int(node["chunk"])
+    return visible
+
+
+def of_attention(q: torch.Tensor, k: torch.Tensor, node: Dict[str, Any], table: Optional[torch.Tensor] = None) -> Numbers:
+    """Variance of the scaled scores over visible pairs; entropy and sum of squares of the weights. `table`: learned biases by distance."""
+    heads, size, queries, keys = node["heads"], node["key_dim"], q.shape[1], k.shape[1]
+    sums: List[float] = [0.0] * 5  # scores, squares, pairs, entropy, weights squared
+    visible = _visible(node, queries, keys).to(q.device)
+    plain = not node["alibi"] and not node["sinks"]
+    bias = None if table is None else _floats(table)[_buckets(node, queries, keys).to(table.device)].permute(2, 0, 1)
+    for asked, held in zip(_floats(q), _floats(k)):  # a sequence at a time
+        h = asked.reshape(queries, heads, size).transpose(0, 1)
+        g = held.reshape(keys, -1, size).transpose(0, 1)
         scores = node["scale"] * (h @ g.repeat_interleave(heads // g.shape[0], dim=0).transpose(1, 2))
         seen = scores.masked_select(visible).double()
         sums[0] += float(seen.sum())
@@ -98,10 +129,12 @@ def of_attention(q: torch.Tensor, k: torch.Tensor, node: Dict[str, Any]) -> Numb
             continue
         if node["softcap"]:
             scores = node["softcap"] * torch.tanh(scores / node["softcap"])
+        if bias is not None:
+            scores = scores + bias
         logs = torch.log_softmax(scores.masked_fill(~visible, float("-inf")), -1)
         weights = logs.exp()
         sums[3] -= float((weights * logs.masked_fill(~visible, 0)).sum(-1).double().sum())
         sums[4] += float((weights**2).sum(-1).double().sum())
-    mean, rows = sums[0] / sums[2], q.shape[0] * heads * tokens
+    mean, rows = sums[0] / sums[2], q.shape[0] * heads * queries
     out = {"score_variance": sums[1] / sums[2] - mean * mean}
     return {**out, "entropy": sums[3] / rows, "sum_squares": sums[4] / rows} if plain else out
