@@ -109,10 +109,17 @@ TEST(PredictBatch, ImagesOfManyClasses) {
   expect_near_the_whole(with_input("vit-base", {"layers=2", "width=96", "heads=3", "ffn=192", "image=64", "vocab=5000"}, 0, 6), 1, 0.05);
 }
 
-// Batch norm's statistics are those of the batch.
-TEST(PredictBatch, BatchNormTakesEveryImage) {
-  const SmallModel m = with_input("resnet-8", {"image=16"}, 0, 8);
-  EXPECT_EQ(roughly(m, false).sequences_from, 0);
+// Batch norm's statistics are those of the batch: what one image sends back alone is 4 times less.
+TEST(PredictBatch, ImagesThatShareStatistics) {
+  const SmallModel m = with_input("resnet-8", {"image=16"}, 0, 5);
+  expect_near_the_whole(m, 2, 0.1);
+  const Signal few = roughly(m, false), whole = roughly(m, true);
+  for (std::size_t i = 0; i + 1 < few.nodes.size(); ++i) {
+    const NodeSignal &a = few.nodes[i], &b = whole.nodes[i];
+    EXPECT_NEAR(*a.backward.second_moment.predicted / *b.backward.second_moment.predicted, 1, 0.15) << a.name;
+    EXPECT_NEAR(*a.backward.norm.predicted / *b.backward.norm.predicted, 1, 0.08) << a.name;
+    EXPECT_NEAR(*a.forward.second_moment.predicted / *b.forward.second_moment.predicted, 1, 0.1) << a.name;
+  }
 }
 
 }  // namespace
