@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every remedy that predict shows, pasted: all presets x schemes x {as they are, four times as deep, post-norm}.
 
-    remedies.py SERVE KEPT [--only WORD] [--sample N [--seed S]] [--minutes M] [--workers N] [--notes] [--table FILE]
+    remedies.py SERVE KEPT [--only PATTERN] [--sample N [--seed S]] [--minutes M] [--workers N] [--notes] [--table FILE]
 
 SERVE is bench_serve: the program's command lines without a start for each. What a model came to is a line of the file KEPT, written as
 it comes: the same command goes on where it was ended. The shallowest preset of each family comes first, then all others, both in a random
@@ -199,7 +199,7 @@ def main():
         write_table(asked.table, page(kept_rows(asked.kept), everything))
         return 0
     done = {r["command"] for r in kept_rows(asked.kept)}
-    left = [c for c in everything if c[0].startswith(asked.only) and shlex.join(c[3]) not in done]
+    left = [c for c in everything if re.match(asked.only, c[0]) and shlex.join(c[3]) not in done]
     if asked.sample:
         left = random.Random(asked.seed).sample(left, min(asked.sample, len(left)))
     print(f"{len(everything)} models, {len(done)} kept, {len(left)} to go", flush=True)
