@@ -21,7 +21,9 @@ import time
 
 RANK = {"note": 0, "warning": 1, "error": 2}
 # few tokens, as many as attention is judged on, and little sampling: thousands of models
-INPUT, IMAGE = ["--seq-len", "8"], ["--set", "image=48"]
+INPUT = ["--seq-len", "8"]
+# of an image three patches by three
+PATCH = {"vit": 16, "deit": 16, "dinov2": 14, "clip_vision_model": 14, "siglip_vision_model": 16, "clip-vit-b-32-vision": 32}
 HOW = ["--effort", "0.01", "--threads", "1", "--json"]
 VARIANTS = ("as it is", "four times as deep", "post-norm")
 
@@ -59,8 +61,9 @@ def names(program, verb):
     return [line.split()[0] for line in lines if line and not line.startswith((" ", "stepzero "))]
 
 
-def is_image(family):
-    return family in ("cnn", "vit", "deit")
+def input_of(model, family):
+    patch = PATCH.get(model) or PATCH.get(family)
+    return [] if family == "cnn" else ["--set", f"image={3 * patch}"] if patch else INPUT
 
 
 def cells(program):
@@ -77,7 +80,7 @@ def cells(program):
                     changed = [f"layers={depth}"] + ([f"decoder_layers={depth}"] if family in ("t5", "bart") else [])
                     for change in changed if variant == "four times as deep" else ["norm_placement=post"]:
                         words += ["--set", change]
-                words += [] if family == "cnn" else IMAGE if is_image(family) else INPUT
+                words += input_of(model, family)
                 out.append((model, scheme, variant, words))
     order = random.Random(1)
     order.shuffle(out)
