@@ -146,7 +146,8 @@ Expected<Signal> predict_any(const Graph& graph, const Architecture& a, const Ba
   if (!options.every_sequence && stands_for_many(batch)) {
     std::size_t part = 0;
     const auto smaller = batch.pixels.empty() ? std::nullopt : for_smaller_images(graph, a);
-    const Images images{a.vocab, {smaller ? smaller->a.image : a.image, a.image, a.colours, smaller ? smaller->a.positions : batch.length},
+    const Images images{a.vocab,
+                        {smaller ? smaller->a.image : a.image, a.image, a.colours, smaller ? smaller->a.positions : batch.length},
                         shares_statistics(graph)};
     const auto predicts = [&](const Batch& few, double effort, bool small) {
       constexpr std::array<double, 7> share = {0, 0.5, 0.8, 0.85, 0.9, 0.95, 1};  // of the whole work, before each
