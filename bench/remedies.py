@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every remedy that predict shows, pasted: all presets x schemes x {as they are, four times as deep, post-norm}.
 
-    remedies.py SERVE KEPT [--only WORD] [--sample N [--seed S]] [--minutes M] [--workers N] [--notes] [--table FILE]
+    remedies.py SERVE KEPT [--only PATTERN] [--sample N [--seed S]] [--minutes M] [--workers N] [--notes] [--table FILE]
 
 SERVE is bench_serve: the program's command lines without a start for each. What a model came to is a line of the file KEPT, written as
 it comes: the same command goes on where it was ended. The shallowest preset of each family comes first, then all others, both in a random
@@ -21,7 +21,9 @@ import time
 
 RANK = {"note": 0, "warning": 1, "error": 2}
 # few tokens, as many as attention is judged on, and little sampling: thousands of models
-INPUT, IMAGE = ["--seq-len", "8"], ["--set", "image=48"]
+INPUT = ["--seq-len", "8"]
+# of an image three patches by three
+PATCH = {"vit": 16, "deit": 16, "dinov2": 14, "clip_vision_model": 14, "siglip_vision_model": 16, "clip-vit-b-32-vision": 32}
 HOW = ["--effort", "0.01", "--threads", "1", "--json"]
 VARIANTS = ("as it is", "four times as deep", "post-norm")
 
@@ -59,8 +61,9 @@ def names(program, verb):
     return [line.split()[0] for line in lines if line and not line.startswith((" ", "stepzero "))]
 
 
-def is_image(family):
-    return family in ("cnn", "vit", "deit")
+def input_of(model, family):
+    patch = PATCH.get(model) or PATCH.get(family)
+    return [] if family == "cnn" else ["--set", f"image={3 * patch}"] if patch else INPUT
 
 
 def cells(program):
@@ -77,7 +80,7 @@ def cells(program):
                     changed = [f"layers={depth}"] + ([f"decoder_layers={depth}"] if family in ("t5", "bart") else [])
                     for change in changed if variant == "four times as deep" else ["norm_placement=post"]:
                         words += ["--set", change]
-                words += [] if family == "cnn" else IMAGE if is_image(family) else INPUT
+                words += input_of(model, family)
                 out.append((model, scheme, variant, words))
     order = random.Random(1)
     order.shuffle(out)
@@ -199,7 +202,7 @@ def main():
         write_table(asked.table, page(kept_rows(asked.kept), everything))
         return 0
     done = {r["command"] for r in kept_rows(asked.kept)}
-    left = [c for c in everything if c[0].startswith(asked.only) and shlex.join(c[3]) not in done]
+    left = [c for c in everything if re.match(asked.only, c[0]) and shlex.join(c[3]) not in done]
     if asked.sample:
         left = random.Random(asked.seed).sample(left, min(asked.sample, len(left)))
     print(f"{len(everything)} models, {len(done)} kept, {len(left)} to go", flush=True)

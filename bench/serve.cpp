@@ -1,6 +1,8 @@
 // Command lines of the program, one after the other in one process: what thousands of predictions need that are shorter than a start.
 //
-// A model that was predicted before is not predicted again (remembered.hpp): the linker puts *_again in the place of the two functions.
+// A model that was predicted before is not predicted again (remembered.hpp): the linker puts *_again in the place of the two functions, and
+// brief_json in that of to_json.
+// Of a signal as JSON only the head and the findings are printed: the thousands of nodes cost as much as the prediction.
 // In: a JSON list of words a line. Out: a line "code bytes bytes", then what went to standard output and to standard error.
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -24,6 +26,8 @@ Expected<Signal> predict_again(const Graph&, const Architecture&, const Batch&, 
                                const PredictOptions&) __asm__("__wrap_" STEPZERO_PREDICT_ANY);
 Expected<Profile> profile_anew(const Architecture&, const Scheme&) __asm__("__real_" STEPZERO_PROFILE);
 Expected<Profile> profile_again(const Architecture&, const Scheme&) __asm__("__wrap_" STEPZERO_PROFILE);
+std::string whole_json(const Signal&) __asm__("__real_" STEPZERO_TO_JSON);
+std::string brief_json(const Signal&) __asm__("__wrap_" STEPZERO_TO_JSON);
 
 Expected<Signal> predict_again(const Graph& graph, const Architecture& a, const Batch& batch, const Scheme& scheme,
                                const PredictOptions& options) {
@@ -32,6 +36,16 @@ Expected<Signal> predict_again(const Graph& graph, const Architecture& a, const 
 
 Expected<Profile> profile_again(const Architecture& a, const Scheme& scheme) {
   return bench::remembered(a, scheme, [&] { return profile_anew(a, scheme); });
+}
+
+std::string brief_json(const Signal& signal) {
+  Signal brief;
+  brief.architecture.name = signal.architecture.name;
+  brief.scheme = signal.scheme;
+  brief.loss = signal.loss;
+  brief.gradient_norm = signal.gradient_norm;
+  brief.findings = signal.findings;
+  return whole_json(brief);
 }
 
 }  // namespace stepzero

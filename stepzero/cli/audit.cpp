@@ -7,6 +7,7 @@
 #include "stepzero/api/checkpoints.hpp"
 #include "stepzero/cli/command.hpp"
 #include "stepzero/cli/present.hpp"
+#include "stepzero/cli/say.hpp"
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/report/audit.hpp"
@@ -62,7 +63,7 @@ int run(const AuditFlags& flags) {
   const auto result = audit(*files, options);
   if (!result) return complain(result.error());
   for (const std::string& warning : result->warnings) {
-    if (!flags.quiet) fmt::print(stderr, "stepzero: warning: {}\n", warning);
+    if (!flags.quiet) say("stepzero: warning: {}\n", warning);
   }
   if (!flags.html.empty()) {
     if (const auto written = write_file(flags.html, audit_html(*result)); !written) return complain(written.error());

@@ -14,6 +14,7 @@
 #include "stepzero/cli/exit_codes.hpp"
 #include "stepzero/cli/job.hpp"
 #include "stepzero/cli/run.hpp"
+#include "stepzero/cli/say.hpp"
 #include "stepzero/core/exceptions.hpp"
 #include "stepzero/core/memory.hpp"
 
@@ -49,13 +50,13 @@ int main(int argc, char** argv) {
   try {
     return cli::finish(cli::run(words));
   } catch (const NoRoom& error) {
-    fmt::print(stderr, "stepzero: {}\n  {}\n", error.what(), no_room_hint);
+    cli::say("stepzero: {}\n  {}\n", error.what(), no_room_hint);
     return cli::give_up(cli::Exit::usage);
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "stepzero: out of memory\n  shorten --seq-len or --batch, or make the model smaller\n");
+    cli::say("stepzero: out of memory\n  shorten --seq-len or --batch, or make the model smaller\n");
     return cli::give_up(cli::Exit::usage);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "stepzero: {}\n", error.what());
+    cli::say("stepzero: {}\n", error.what());
     return cli::give_up(cli::Exit::bug);
   }
 }

@@ -10,6 +10,7 @@
 
 #include "stepzero/cli/job.hpp"
 #include "stepzero/cli/remedies.hpp"
+#include "stepzero/cli/say.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/io/output.hpp"
 #include "stepzero/report/diagnosis.hpp"
@@ -85,8 +86,7 @@ int write_tables(const Signal& signal, const CommonFlags& common, const ViewFlag
 int judge(const Signal& signal, const ViewFlags& view) {
   if (const auto broken = find_not_finite(signal)) {
     if (speaks())
-      fmt::print(stderr, "stepzero: {} is not finite at {}\n  the signal overflowed or the weights hold NaN or Inf\n", broken->what,
-                 show(broken->where));
+      say("stepzero: {} is not finite at {}\n  the signal overflowed or the weights hold NaN or Inf\n", broken->what, show(broken->where));
     return Exit::numerical;
   }
   if (view.fail_on.empty()) return Exit::fine;

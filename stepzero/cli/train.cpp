@@ -10,6 +10,7 @@
 #include "stepzero/cli/optimizer_flags.hpp"
 #include "stepzero/cli/present.hpp"
 #include "stepzero/cli/remedies.hpp"
+#include "stepzero/cli/say.hpp"
 #include "stepzero/core/text.hpp"
 
 namespace stepzero::cli {
@@ -67,7 +68,7 @@ int run(const TrainFlags& flags) {
   const Watch watch{.progress = [&](double share, const std::string& what) { bar.show(share, what); },
                     .warn =
                         [&](const std::string& warning) {
-                          if (!quiet) fmt::print(stderr, "stepzero: warning: {}\n", warning);
+                          if (!quiet) say("stepzero: warning: {}\n", warning);
                         },
                     .threads = flags.threads};
   const auto trained = guarded(watch, [&] { return run_training(model, *request, watch, team); });

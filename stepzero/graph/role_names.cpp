@@ -37,7 +37,7 @@ Names names_of(Role role) {
     case Role::projection:
       return {"projection", "other"};
     case Role::router:
-      return {"router", "other"};
+      return {"router", "router"};
     case Role::lora_down:
       return {"lora_down", "adapter, A"};
     case Role::lora_up:

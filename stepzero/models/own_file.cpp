@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <list>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "stepzero/core/lock.hpp"
 #include "stepzero/core/read_real.hpp"
 #include "stepzero/core/text.hpp"
 #include "stepzero/graph/check.hpp"
@@ -200,13 +202,51 @@ std::string own_size(const OwnFile& own, std::string_view name) {
   return {};
 }
 
+namespace {
+
+// What a text has built, to be shared.
+struct Shared {
+  SizeValues sizes;
+  std::shared_ptr<const Graph> graph;
+};
+
+// The same text with the same sizes and configuration builds the same graph: of the latest few, the one that was built before. A command
+// describes its model more than once, and every remedy describes it again.
+Expected<Shared> build_once(const OwnFile& own) {
+  struct Kept {
+    std::string key;
+    Shared built;
+  };
+  constexpr std::size_t most = 4;
+  static Lock lock;
+  static std::list<Kept> latest;
+  std::string key = own.file + '\0' + own.text + '\0' + (own.config ? own.config->dump() : "");
+  for (const auto& [name, value] : own.settings) key += '\0' + name + '=' + lang::to_literal(value);
+  {
+    const Hold hold(lock);
+    if (const auto it = std::ranges::find(latest, key, &Kept::key); it != latest.end()) {
+      latest.splice(latest.begin(), latest, it);
+      return it->built;
+    }
+  }
+  auto built = build_text(own);
+  if (!built) return std::unexpected(built.error());
+  Shared shared{std::move(built->sizes), std::make_shared<const Graph>(std::move(built->graph))};
+  const Hold hold(lock);
+  latest.push_front({std::move(key), shared});
+  if (latest.size() > most) latest.pop_back();
+  return shared;
+}
+
+}  // namespace
+
 Expected<void> resolve_own(Architecture& a) {
   SizeValues sizes = a.own->sizes;
   if (!a.own->is_graph) {
-    auto built = build_text(*a.own);
+    auto built = build_once(*a.own);
     if (!built) return std::unexpected(built.error());
     sizes = std::move(built->sizes);
-    a.graph = std::make_shared<const Graph>(std::move(built->graph));
+    a.graph = std::move(built->graph);
   }
   a.positions = most_positions(sizes);
   a.init_std = number_or(sizes, "init_std", 0.02);

@@ -94,6 +94,7 @@ class Heads {
     Matrix M(n, n);
     std::fill_n(M.data(), M.size(), 0.0);
     std::vector<double> state(static_cast<std::size_t>(op_.states));
+    const Matrix w = decays(h);
     for (Index s = 0; s < n; ++s) {
       const double in = step_at(h, s);
       for (Index k = 0; k < op_.states; ++k) state[static_cast<std::size_t>(k)] = in * h.B(s, k);
@@ -101,7 +102,7 @@ class Heads {
         double read = 0;
         for (Index k = 0; k < op_.states; ++k) {
           double& x = state[static_cast<std::size_t>(k)];
-          if (t > s) x *= std::exp(-step_at(h, t) * std::exp(h.l(0, op_.each ? k : 0)));
+          if (t > s) x *= w(t, op_.each ? k : 0);
           read += x * h.C(t, k);
         }
         M(t, s) = read;
@@ -116,6 +117,15 @@ class Heads {
   [[nodiscard]] std::uint64_t place() const { return draws_.place; }
 
  private:
+  // What is left of a state at each token; one for all states where they share it.
+  [[nodiscard]] Matrix decays(const Head& h) const {
+    Matrix w(h.r.rows(), h.l.cols());
+    for (Index k = 0; k < w.cols(); ++k) {
+      const double rate = std::exp(h.l(0, k));
+      for (Index t = 0; t < w.rows(); ++t) w(t, k) = std::exp(-step_at(h, t) * rate);
+    }
+    return w;
+  }
   [[nodiscard]] double step_at(const Head& h, Index t) const { return op_.step(h.r(t, 0) + h.b(0, 0)).value; }
   [[nodiscard]] Tensor<double> number(const Law& law, const char* name, Index i) const {
     Tensor<double> x(1, 1);

@@ -62,6 +62,7 @@ class Recorder {
                .effort = [this](std::size_t node, bool down) { return down ? draws_down(node) : draws(node); },
                .without = options.without}) {
     signal_.scheme = name;
+    samplers_ = static_cast<double>(std::ranges::count_if(graph.nodes, [](const Node& n) { return samples(n.op); }));
     for (std::size_t i = 0; i < graph.params.size(); ++i) {
       signal_.parameters[i].std.predicted = laws.std(i);
       signal_.parameters[i].std.spread = laws.std(i) / std::sqrt(2 * static_cast<double>(graph.params[i].size()));
@@ -112,7 +113,7 @@ class Recorder {
     return options_.effort * 6e10 * std::clamp(tokens * tokens / (128 * 128), 1.0, 4.0) * std::clamp(128 / tokens, 1.0, 2.5);
   }
   [[nodiscard]] Draws draws(std::size_t node) const {
-    return {node, effort() / static_cast<double>(std::max<std::size_t>(1, signal_.attention.size()))};
+    return {node, effort() / std::max(1.0, samplers_)};
   }
   // On the way down half of the effort goes by 1, 1/2, 1/3, ...: the error of the first sampled heads is in all layers behind them.
   [[nodiscard]] Draws draws_down(std::size_t node) const {
@@ -231,6 +232,7 @@ class Recorder {
   Signal signal_;
   NodeLaws theta_;
   MomentWalk walk_;
+  double samplers_ = 0;  // nodes that share the effort
   struct {
     Kernel G;
     double cosine = 0;

@@ -321,6 +321,69 @@ Expected<Signal> predict_images(const Batch& batch, const Predicts& predicts, co
   return out;
 }
 
+// Images that share the statistics of a batch norm. Images of one law mix in two ways only: what they have in common, and what one has
+// beyond the others, B - 1 times. With c the covariance of two images' gradients at the logits over that of one with itself, everything
+// squared goes like
+//     (B - 1) (1 - c) D + (1 + (B - 1) c) M
+// relative to one image alone. D is how two images of different classes go (c < 0), less what M has of it; M is how two of one class
+// go (c = 1): it grows with their number where gradients meet what the images share, and settles like 1/B where the norm takes it off.
+struct Modes {
+  double apart = 1, common = 1;  // D and M of two images
+
+  Modes(double one, double same, double different, double c) {
+    if (!(one > 0)) return;
+    common = same / one;
+    apart = (2 * different / one - (1 + c) * common) / (1 - c);
+  }
+  // of n images, over that of n that share nothing
+  [[nodiscard]] double of(double n, double c) const {
+    const double grows = common > 1 ? n - 1 : 2 * (1 - 1 / n);
+    const double many = 1 + grows * (common - 1);
+    return std::max(((n - 1) * (1 - c) * apart + (1 + (n - 1) * c) * many) / n, 0.0);
+  }
+};
+
+// One image stands for what goes down; how gradients change with the number of images comes from one and two smaller ones.
+Expected<Signal> predict_normed_images(const Batch& batch, const Predicts& predicts, const Images& images) {
+  const double classes = static_cast<double>(images.classes), n = static_cast<double>(batch.sequences);
+  const auto of_pairs = [&](double same) { return images.classes > 1 ? (same - 1 / classes) / (1 - 1 / classes) : 0; };
+  const auto small = [&](std::span<const Stretch> list, Index classes_on) {
+    const std::int32_t label = batch.targets[place_of_label(batch, 0)];
+    Batch few = cropped(take(batch, list, batch.length), images.cut, label);
+    const auto other = static_cast<std::int32_t>((label + classes_on) % images.classes);
+    if (few.sequences > 1) few.targets[place_of_label(few, 1)] = other;
+    return predicts(few, little, images.cut.side < images.cut.whole);
+  };
+  constexpr std::array two = {Stretch{0, 0}, Stretch{1, 0}};
+  const auto same = small(two, 0);
+  if (!same) return same;
+  const auto different = small(two, 1);
+  if (!different) return different;
+  const auto one = small({two.data(), 1}, 0);
+  if (!one) return one;
+  auto out = predicts(take(batch, std::array{Stretch{}}, batch.length), 1, false);
+  if (!out) return out;
+  const double c = of_pairs(of_one_class(batch)), c_of_two = of_pairs(0);
+  // squares that are means over the batch: two images have half of each
+  const auto modes = [&](auto&& square) { return Modes(square(*one), 2 * square(*same), 2 * square(*different), c_of_two).of(n, c); };
+  double before = 0, total = 0;
+  for (std::size_t i = 0; i < out->parameters.size(); ++i) {
+    Value& norm = out->parameters[i].gradient_norm;
+    before += squared(norm);
+    scale(norm, std::sqrt(modes([&](const Signal& s) { return squared(s.parameters[i].gradient_norm); }) / n));
+    total += squared(norm);
+  }
+  if (before > 0) scale(out->gradient_norm, std::sqrt(total / before));
+  for (std::size_t i = 0; i < std::min(out->nodes.size(), one->nodes.size()); ++i) {
+    const double grown = modes([&](const Signal& s) { return squared(s.nodes[i].backward.norm); });
+    scale(out->nodes[i].backward.norm, std::sqrt(grown / n));
+    scale(out->nodes[i].backward.second_moment, grown / (n * n));
+  }
+  out->batch = batch.sequences;
+  out->sequences_from = 2;
+  return out;
+}
+
 }  // namespace
 
 bool stands_for_many(const Batch& batch) {
@@ -330,7 +393,8 @@ bool stands_for_many(const Batch& batch) {
 }
 
 Expected<Signal> predict_batch(const Batch& batch, const Predicts& predicts, const Images& images) {
-  return batch.pixels.empty() ? predict_text(batch, predicts) : predict_images(batch, predicts, images);
+  if (batch.pixels.empty()) return predict_text(batch, predicts);
+  return images.normed ? predict_normed_images(batch, predicts, images) : predict_images(batch, predicts, images);
 }
 
 }  // namespace stepzero

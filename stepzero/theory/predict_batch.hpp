@@ -8,7 +8,8 @@
 // the length, chosen so that they share as many targets, and as many pairs of token and target, as the sequences of the batch do; what
 // they share more or less of targets is taken out, for x goes with it. Encoder and decoder are cut at the same places. Of images x / w
 // comes from two of half as many pixels, and goes with how many pairs of the batch are of one class; where that leaves next to nothing, as
-// with many classes and few images, x is 0.
+// with many classes and few images, x is 0. Where images share the statistics of a batch norm, one is predicted as it is, and how gradients
+// change with their number by one and two smaller ones.
 #include <functional>
 
 #include "stepzero/core/error.hpp"
@@ -31,6 +32,7 @@ struct SmallerImages {
 struct Images {
   Index classes = 1;
   SmallerImages cut = {};  // the side as it was: the model can be made for no others
+  bool normed = false;     // by statistics that they share: batch norm
 };
 
 // `predicts` predicts the batch it is given, with that share of the usual sampling.

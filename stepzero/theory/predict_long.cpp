@@ -38,7 +38,7 @@ Batch first_tokens(const Batch& batch, Index length) {
 }
 
 // Statistics of a batch are shared by its images.
-bool needs_every_image(const Graph& graph) {
+bool shares_statistics(const Graph& graph) {
   return std::ranges::any_of(graph.nodes, [](const Node& node) { return std::holds_alternative<BatchNorm>(node.op); });
 }
 
@@ -143,10 +143,12 @@ Expected<Signal> predict_any(const Graph& graph, const Architecture& a, const Ba
   if (auto covered = check_sources(graph); !covered) {
     return fail(fmt::format("{}: {}", show(a.name), covered.error().message), covered.error().hint);
   }
-  if (!options.every_sequence && stands_for_many(batch) && !needs_every_image(graph)) {
+  if (!options.every_sequence && stands_for_many(batch)) {
     std::size_t part = 0;
     const auto smaller = batch.pixels.empty() ? std::nullopt : for_smaller_images(graph, a);
-    const Images images{a.vocab, {smaller ? smaller->a.image : a.image, a.image, a.colours, smaller ? smaller->a.positions : batch.length}};
+    const Images images{a.vocab,
+                        {smaller ? smaller->a.image : a.image, a.image, a.colours, smaller ? smaller->a.positions : batch.length},
+                        shares_statistics(graph)};
     const auto predicts = [&](const Batch& few, double effort, bool small) {
       constexpr std::array<double, 7> share = {0, 0.5, 0.8, 0.85, 0.9, 0.95, 1};  // of the whole work, before each
       PredictOptions how = options;

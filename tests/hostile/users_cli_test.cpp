@@ -141,6 +141,12 @@ TEST_F(Users, a_closed_pipe_leaves_the_verdict) {
     EXPECT_EQ(r.err, "");
     EXPECT_EQ(r.code, code) << flags;
   }
+  // nor does it matter that what goes to standard error is not read
+  const Result r = shell(
+      "bash -c '(stepzero predict gpt2 --set layers=200 --set norm=none --set init_std=1e6 --effort 0.01 --seq-len 4 --full --no-remedies "
+      "2>&1; "
+      "echo $? >&3) 3>&2 | head -1 > /dev/null'");
+  EXPECT_EQ(r.err, "3\n");
 }
 
 TEST_F(Users, long_tables_are_folded_in_markdown) {

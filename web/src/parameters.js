@@ -4,7 +4,7 @@ import { bestOf, data, isImages, place } from './data.js';
 import { h } from './dom.js';
 import { best, number } from './format.js';
 
-const colors = ['accent', 'over-1', 'over-2', 'over-3', 'over-4', 'over-5', 'ink'];
+const colors = ['accent', 'over-1', 'over-2', 'over-3', 'over-4', 'over-5', 'ink', 'faint'];
 // as graph/role_names.cpp calls them; what is not here lies outside the layers, or is a vector
 const order = ['query, key, value', 'query', 'key', 'value', 'attention output', 'feed-forward, gate', 'feed-forward, in (up)', 'feed-forward, out (down)', 'router', 'adapter, A', 'adapter, B', 'other'];
 
