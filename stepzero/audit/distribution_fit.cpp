@@ -88,7 +88,9 @@ Fit fit_structured(const Distribution& d, const PieceCensus& p) {
   if (p.scattered && d.structure != Structure::mimetic) {  // each block has the structure, all together have the std
     f.fits = std::abs(off) < 0.05;
   } else if (d.structure == Structure::orthogonal) {
-    f.fits = (!p.spectrum || p.spectrum->orthogonal) && std::abs(off) < 0.01;
+    const double size = std::hypot(s.std, s.mean);  // what is fixed is the mean square, of few numbers too
+    f.fits = (!p.spectrum || p.spectrum->orthogonal) && std::abs(size / d.std() - 1) < 0.01 &&
+             std::abs(s.mean) * std::sqrt(n) < kTooManyErrors * d.std();
   } else if (d.structure == Structure::diagonal) {
     const double few = static_cast<double>(std::min(p.rows, p.cols));
     f.z = (p.diagonal - d.diagonal) * std::sqrt(few) / s.std;

@@ -6,13 +6,11 @@ Square TiedStep::shared(const Graph& graph, const std::vector<DownWire>& down, c
   const auto wire = [&](const Node& node, std::size_t k) -> const DownWire& { return down[static_cast<std::size_t>(node.inputs[k])]; };
   const Node& node = graph.nodes[i];
   const bool norm = std::holds_alternative<LayerNorm>(node.op) || std::holds_alternative<RmsNorm>(node.op);
-  if (!norm || !tied || sizes.empty() || beside[i]) return {};
+  if (!norm || !tied || sizes.empty() || !stream[static_cast<std::size_t>(node.inputs[0])]) return {};
   const DownWire& x = wire(node, 0);
   const DownWire& y = wire(graph.nodes[head], 0);
   const auto& gradient = up[static_cast<std::size_t>(graph.nodes[head].inputs[0])].tied;
-  if (x.own.empty() || !gradient || !gradient->is_shared() ||
-      !std::holds_alternative<Residual>(graph.nodes[static_cast<std::size_t>(node.inputs[0])].op))
-    return {};
+  if (x.own.empty() || !gradient || !gradient->is_shared()) return {};
   const double n = static_cast<double>(x.width);
   const Square R = Square::from(x.K.tokens(), [&](Index t, Index s) {
     const double r_t = sizes[static_cast<std::size_t>(t)], r_s = sizes[static_cast<std::size_t>(s)];

@@ -3,7 +3,8 @@
 //
 //     Y gets - response R / n - C K,  R_ts = (S_ts r_s - S_tt K_ts / (K_y,tt r_t)) / r_t,  C_tu = rate c_t D_z[u, id_t] / r_u
 //
-// with y = x / r the last norm, S what the gradient shares with the table, c_t the sign's factor. It is taken where a norm reads a stream.
+// with y = x / r the last norm, S what the gradient shares with the table, c_t the sign's factor. It is taken where a norm reads the stream
+// that the last norm reads, or what that is a sum over; norms in between (post-norm) change the gradient.
 #include <vector>
 
 #include "stepzero/graph/graph.hpp"
@@ -13,7 +14,7 @@ namespace stepzero {
 
 struct TiedStep {
   bool tied = false;
-  std::vector<bool> beside;   // nodes whose tokens are not those of the head: an encoder's
+  std::vector<bool> stream;   // nodes that the wire in front of the last norm is a sum over: they hold the gradient of the head unchanged
   std::size_t head = 0;       // the node
   TableMove table;            // of the embedding
   std::vector<double> sizes;  // r: of the tokens before the norm in front of the head

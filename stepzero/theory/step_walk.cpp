@@ -147,7 +147,12 @@ Mover StepWalk::prepare(std::size_t i) {
     }
     const double norm = signal_.parameters[param].gradient_norm.predicted.value_or(0);
     const double own = inner(Square::of(x[0]->K), Square::of(gradient(i))) * static_cast<double>(std::get<Linear>(node.op).in);
-    squares.push_back(gram.squares > 0 ? norm * norm * own / gram.squares : 0);
+    // of all pieces, which are parts of one tensor or tensors alike
+    const auto& op = std::get<Linear>(node.op);
+    const auto first = node.params.begin();
+    const auto same = std::ranges::count(first, first + op.pieces, node.params[0].param, &ParamUse::param);
+    const double tensors = static_cast<double>(op.pieces) / static_cast<double>(same);
+    squares.push_back(gram.squares > 0 ? norm * norm * tensors * own / gram.squares : 0);
     door.drawn = movers_[static_cast<std::size_t>(node.inputs[0])].drawn.get();
     door.drawn_from = movers_[static_cast<std::size_t>(node.inputs[0])].drawn_from;
   }
@@ -341,16 +346,19 @@ void StepWalk::look_at_head() {
                   .effort = effort_};
   for (std::size_t k = 1; k + 1 < part.nodes.size(); ++k) door.after.push_back(graph_.nodes[part.nodes[k]].op);
   for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
-    const Node& node = graph_.nodes[i];
-    const auto* table = std::get_if<TokenEmbedding>(&node.op);
-    tied_.beside.push_back(table != nullptr ? table->encoder : !node.inputs.empty() && tied_.beside[static_cast<std::size_t>(node.inputs[0])]);
-    if (table == nullptr || !is_tied(i) || up_[i].G.empty()) continue;
+    if (!std::holds_alternative<TokenEmbedding>(graph_.nodes[i].op) || !is_tied(i) || up_[i].G.empty()) continue;
     tied_.tied = true;
     for (const auto& [id, square] : looked_up(i)) door.lookups[id] += square / static_cast<double>(down_[i].width);
   }
   logits_ = move_logits(door);
   tied_.pulls = std::move(logits_.pulls);
   const auto last = static_cast<std::size_t>(head.inputs[0]);
+  tied_.stream.assign(graph_.nodes.size(), false);
+  for (std::size_t i = last; !graph_.nodes[i].inputs.empty();) {
+    i = static_cast<std::size_t>(graph_.nodes[i].inputs[0]);
+    if (!std::holds_alternative<Residual>(graph_.nodes[i].op)) break;
+    tied_.stream[i] = true;
+  }
   const auto sizes_of = [&](const Kernel& K, double eps) {
     for (Index t = 0; t < K.tokens(); ++t) tied_.sizes.push_back(std::sqrt(K(t, t) + eps));
   };

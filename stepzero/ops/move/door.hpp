@@ -31,7 +31,7 @@ struct MoveDoor {
   std::span<const Update> updates;     // of each parameter
   std::span<const Square> whole = {};  // of matrices: Gram matrix of the gradient of all outputs of the tensor; empty: of G
   std::span<const double> whole_out = {};
-  std::span<const double> squares = {};    // E ||dtheta||^2 of the parts that the node uses, if known better than by the kernels; 0: not
+  std::span<const double> squares = {};    // E ||dtheta||^2 of all that the node uses of its matrix, if known better than by the kernels; 0: not
   const Tensor<double>* drawn = nullptr;   // channels of the input as its maker has drawn them, (T, any number); null: they are normal
   std::span<const TableMove> tables = {};  // whose rows the input is the sum of
   std::optional<double> drawn_from = {};   // noise of what those channels were drawn from

@@ -127,7 +127,7 @@ Mover move(const Linear& op, const MoveDoor& p) {
   m->direct = direct(m->weight, m->use);
   const double squares = m->use.n_in * inner(m->use.K, m->use.G);
   if (m->weight.rule == Update::Rule::sgd && !p.squares.empty() && p.squares[0] > 0 && squares > 0) {
-    const double by = p.squares[0] * static_cast<double>(op.pieces) / squares;
+    const double by = p.squares[0] / squares;
     m->direct.A = by * m->direct.A;
     m->direct.norm2 *= by;
     m->direct.decrease *= by;
