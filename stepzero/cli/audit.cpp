@@ -62,7 +62,7 @@ int run(const AuditFlags& flags) {
   const auto result = audit(*files, options);
   if (!result) return complain(result.error());
   for (const std::string& warning : result->warnings) {
-    if (!flags.quiet) fmt::print(stderr, "stepzero: warning: {}\n", warning);
+    if (!flags.quiet) tell(fmt::format("stepzero: warning: {}\n", warning));
   }
   if (!flags.html.empty()) {
     if (const auto written = write_file(flags.html, audit_html(*result)); !written) return complain(written.error());

@@ -18,11 +18,13 @@ namespace stepzero::cli {
 
 int complain(const Error& error) {
   if (tells_of_error()) {
-    fmt::print(stderr, "stepzero: {}\n", error.message);
-    if (!error.hint.empty()) fmt::print(stderr, "  {}\n", error.hint);
+    tell(fmt::format("stepzero: {}\n", error.message));
+    if (!error.hint.empty()) tell(fmt::format("  {}\n", error.hint));
   }
   return error.busy ? Exit::busy : Exit::usage;
 }
+
+void tell(std::string_view text) noexcept { (void)std::fwrite(text.data(), 1, text.size(), stderr); }
 
 int print(const std::string& text) {
   if (!speaks()) return Exit::fine;
@@ -130,7 +132,7 @@ InputOptions CommonFlags::input() const {
 
 void tell_notices(const Architecture& a) {
   for (const std::string& notice : a.notices) {
-    if (speaks()) fmt::print(stderr, "stepzero: warning: {}\n", notice);
+    if (speaks()) tell(fmt::format("stepzero: warning: {}\n", notice));
   }
 }
 
@@ -150,7 +152,7 @@ Progress::Progress(std::string what, bool quiet)
     : what_(std::move(what)), enabled_(!quiet && isatty(STDERR_FILENO) == 1), start_(seconds()) {}
 
 Progress::~Progress() {
-  if (shown_) fmt::print(stderr, "\r\x1b[K");
+  if (shown_) tell("\r\x1b[K");
 }
 
 void Progress::show(double fraction, const std::string& note) {
@@ -160,9 +162,9 @@ void Progress::show(double fraction, const std::string& note) {
   shown_ = true;
   constexpr int width = 24;
   const int filled = static_cast<int>(fraction * width);
-  fmt::print(stderr, "\r{} [{}{}] {:3.0f} %{}{}{}\x1b[K", what_, std::string(static_cast<std::size_t>(filled), '#'),
-             std::string(static_cast<std::size_t>(width - filled), '.'), 100 * fraction, time_left(now - start_, fraction),
-             note.empty() ? "" : "  ", note);
+  tell(fmt::format("\r{} [{}{}] {:3.0f} %{}{}{}\x1b[K", what_, std::string(static_cast<std::size_t>(filled), '#'),
+                   std::string(static_cast<std::size_t>(width - filled), '.'), 100 * fraction, time_left(now - start_, fraction),
+                   note.empty() ? "" : "  ", note));
   std::fflush(stderr);
 }
 
@@ -187,10 +189,10 @@ Expected<Signal> measure_with_progress(const Setup& setup, const CommonFlags& fl
     progress.show(fraction, fmt::format("draw {} of {}{}", std::min(static_cast<int>(draw) + 1, options.seeds), options.seeds, sure));
   };
   options.warn = [&](const std::string& warning) {
-    if (!quiet) fmt::print(stderr, "stepzero: warning: {}\n", warning);
+    if (!quiet) tell(fmt::format("stepzero: warning: {}\n", warning));
   };
   options.note = [&](const std::string& note) {
-    if (!quiet) fmt::print(stderr, "stepzero: {}\n", note);
+    if (!quiet) tell(fmt::format("stepzero: {}\n", note));
   };
   return measure(setup.graph, setup.architecture, setup.batch, options);
 }

@@ -2,6 +2,7 @@
 // What the verbs share: flags, how a model and its tokens are found, progress, exit codes.
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -27,6 +28,9 @@ std::string whole_number(std::string text);
 
 // Prints the message and its hint to stderr.
 int complain(const Error& error);
+
+// To standard error; where that is full or closed, to nobody: the exit code remains.
+void tell(std::string_view text) noexcept;
 
 // Writes the result; a full disk or a closed pipe is an error, not silence.
 int print(const std::string& text);

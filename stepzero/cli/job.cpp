@@ -12,6 +12,7 @@
 #include <mpi.h>
 #endif
 
+#include "stepzero/cli/command.hpp"
 #include "stepzero/core/parallel.hpp"
 
 namespace stepzero::cli {
@@ -95,10 +96,10 @@ void share_cores(int threads, bool quiet) {
   const int wanted = threads > 0 ? threads : std::max(1, cores / neighbours());
   set_threads(threads > 0 ? threads : std::min(wanted, allowed));
   if (wanted > 1 && allowed == 1 && speaks() && !quiet) {
-    fmt::print(stderr,
-               "stepzero: warning: the launcher pins each process to one core of {}, its {} threads would share it\n"
-               "  mpirun --bind-to none lets them use the others\n",
-               cores, wanted);
+    tell(
+        fmt::format("stepzero: warning: the launcher pins each process to one core of {}, its {} threads would share it\n"
+                    "  mpirun --bind-to none lets them use the others\n",
+                    cores, wanted));
   }
 }
 

@@ -85,8 +85,8 @@ int write_tables(const Signal& signal, const CommonFlags& common, const ViewFlag
 int judge(const Signal& signal, const ViewFlags& view) {
   if (const auto broken = find_not_finite(signal)) {
     if (speaks())
-      fmt::print(stderr, "stepzero: {} is not finite at {}\n  the signal overflowed or the weights hold NaN or Inf\n", broken->what,
-                 show(broken->where));
+      tell(fmt::format("stepzero: {} is not finite at {}\n  the signal overflowed or the weights hold NaN or Inf\n", broken->what,
+                       show(broken->where)));
     return Exit::numerical;
   }
   if (view.fail_on.empty()) return Exit::fine;

@@ -40,7 +40,7 @@ Expected<Signal> signal_of(const ReportFlags& flags, bool measured) {
   auto theory = predict_with_progress(*setup, flags);
   const bool no_rule = !theory && !check_sources(setup->graph);  // then the page shows what is measured
   if (!theory && !no_rule) return theory;
-  if (no_rule && speaks()) fmt::print(stderr, "stepzero: warning: {}; the page shows what is measured\n", theory.error().message);
+  if (no_rule && speaks()) tell(fmt::format("stepzero: warning: {}; the page shows what is measured\n", theory.error().message));
   Signal signal = theory ? *std::move(theory) : Signal();
   if (measured || no_rule) {
     auto real = measure_with_progress(*setup, flags, {.weights = flags.weights, .adapter = flags.adapter, .weightless = flags.weightless});

@@ -67,7 +67,7 @@ int run(const TrainFlags& flags) {
   const Watch watch{.progress = [&](double share, const std::string& what) { bar.show(share, what); },
                     .warn =
                         [&](const std::string& warning) {
-                          if (!quiet) fmt::print(stderr, "stepzero: warning: {}\n", warning);
+                          if (!quiet) tell(fmt::format("stepzero: warning: {}\n", warning));
                         },
                     .threads = flags.threads};
   const auto trained = guarded(watch, [&] { return run_training(model, *request, watch, team); });
