@@ -2,6 +2,7 @@
 // What the verbs share: flags, how a model and its tokens are found, progress, exit codes.
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>

@@ -1,3 +1,4 @@
+#include <unistd.h>
 #include <algorithm>
 #include <charconv>
 #include <csignal>
@@ -12,6 +13,7 @@
 #include "stepzero/core/parallel.hpp"
 #include "stepzero/core/stop.hpp"
 #include "stepzero/core/text.hpp"
+#include "stepzero/io/output.hpp"
 #include "stepzero/report/terminal.hpp"
 
 namespace stepzero::cli {
@@ -38,8 +40,11 @@ struct InitFlags {
 // A signal asks the writer to stop at the next piece; the second one does not ask.
 volatile std::sig_atomic_t caught = 0;
 extern "C" void ask_to_stop(int number) {
+  if (caught != 0) {
+    remove_unfinished();
+    _exit(128 + number);
+  }
   caught = number;
-  std::signal(number, SIG_DFL);
 }
 
 // "500MB", "5GB", "1000000": decimal units, as the library counts them.

@@ -1,10 +1,15 @@
 #include "stepzero/io/output.hpp"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <random>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -21,6 +26,27 @@ namespace stepzero {
 namespace {
 
 constexpr std::size_t kNameBytes = 200;  // leaves room for the rest of a temporary's name in 255
+
+// The temporaries that live. A fixed table without locks, since a signal may come at any moment; a file that finds no place in it is
+// left behind by such an end, as by kill -9, and removed by the next run.
+struct Unfinished {
+  static constexpr int free = -1, taken = -2;
+  std::atomic<int> directory = free;  // from 0 on: the name is there
+  char name[256];
+};
+std::array<Unfinished, 64> unfinished;
+
+int list_unfinished(int directory, const std::string& name) {
+  if (name.size() >= sizeof(Unfinished::name)) return -1;
+  for (std::size_t i = 0; i < unfinished.size(); ++i) {
+    int expected = Unfinished::free;
+    if (!unfinished[i].directory.compare_exchange_strong(expected, Unfinished::taken)) continue;
+    std::memcpy(unfinished[i].name, name.c_str(), name.size() + 1);
+    unfinished[i].directory = directory;
+    return static_cast<int>(i);
+  }
+  return -1;
+}
 
 std::unexpected<Error> exists(const std::string& path) {
   return fail(fmt::format("{}: the file exists", show(path)), "--force replaces it");
@@ -72,6 +98,12 @@ void close_aside(int fd) {
   }
 }
 
+// 0, or the error
+int sync_directory(const std::filesystem::path& path) {
+  const Descriptor folder(::open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return folder.get() >= 0 && (::fsync(folder.get()) == 0 || errno == EINVAL) ? 0 : errno;  // EINVAL: this file system has no such call
+}
+
 }  // namespace
 
 std::unexpected<Error> OutputFile::failed(const char* what, int error) const {
@@ -111,6 +143,28 @@ std::string OutputFile::remove_stale() const {
   return remove_unlocked(directory_.get(), fmt::format(".{}.", target_.substr(0, kNameBytes)));
 }
 
+Expected<void> remove_file(const std::string& path) {
+  const auto failed = [&](int error) {
+    return fail(fmt::format("{}: cannot remove it: {}", show(path), std::generic_category().message(error)),
+                "check the permissions of its directory");
+  };
+  if (::unlink(path.c_str()) != 0) return errno == ENOENT ? Expected<void>() : failed(errno);
+  const int error = sync_directory(std::filesystem::path(path).parent_path());
+  return error == 0 ? Expected<void>() : failed(error);
+}
+
+void make_directories(const std::string& path, std::error_code& error) {
+  namespace fs = std::filesystem;
+  fs::path wanted = fs::path(path).lexically_normal();
+  if (!wanted.has_filename()) wanted = wanted.parent_path();
+  std::vector<fs::path> fresh;  // the innermost first
+  for (fs::path at = wanted; !at.empty() && !fs::exists(at, error) && !error; at = at.parent_path()) fresh.push_back(at);
+  if (!error) fs::create_directories(path, error);
+  for (const fs::path& directory : fresh) {
+    if (!error) error.assign(sync_directory(directory.parent_path()), std::generic_category());
+  }
+}
+
 void remove_leftovers(const std::string& directory) {
   const Descriptor folder(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.get() >= 0) (void)remove_unlocked(folder.get(), ".");
@@ -123,10 +177,12 @@ Expected<void> OutputFile::make_temporary() {
     constexpr int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
     fd_ = Descriptor(::openat(directory_.get(), temporary_.c_str(), flags, 0666));
     if (fd_.get() >= 0) {
+      listed_ = list_unfinished(directory_.get(), temporary_);
       (void)::flock(fd_.get(), LOCK_EX);  // on a file system without locks, stale files stay where they are
       struct stat status = {};
       if (::fstat(fd_.get(), &status) != 0 || status.st_nlink > 0) return {};
-      continue;  // taken for a stale one between its birth and its lock
+      forget_temporary();  // taken for a stale one between its birth and its lock
+      continue;
     }
     const int error = errno;
     temporary_.clear();
@@ -201,7 +257,7 @@ Expected<void> OutputFile::commit(std::uint64_t size) {
   const int error = rename_to_target();
   if (error == EEXIST) return exists(path_);
   if (error != 0) return failed("give it its name", error);
-  temporary_.clear();
+  forget_temporary();
   if (::fsync(directory_.get()) == 0 || errno == EINVAL) return {};  // EINVAL: this file system has no such call
   auto unsure = failed("bring its name to the disk", errno);
   unsure.error().hint = "the file is there and complete, but a power cut may still lose it";
@@ -213,13 +269,27 @@ OutputFile::OutputFile(OutputFile&& other) noexcept
       replace_(other.replace_),
       target_(std::move(other.target_)),
       temporary_(std::exchange(other.temporary_, {})),  // one of the two removes it
+      listed_(std::exchange(other.listed_, -1)),
       directory_(std::move(other.directory_)),
       fd_(std::move(other.fd_)) {}
 
 OutputFile::~OutputFile() {
-  if (temporary_.empty()) return;
-  ::unlinkat(directory_.get(), temporary_.c_str(), 0);
-  close_aside(fd_.release());
+  if (!temporary_.empty()) {
+    ::unlinkat(directory_.get(), temporary_.c_str(), 0);
+    close_aside(fd_.release());
+  }
+  forget_temporary();
+}
+
+void OutputFile::forget_temporary() {
+  temporary_.clear();
+  if (const int place = std::exchange(listed_, -1); place >= 0) unfinished[static_cast<std::size_t>(place)].directory = Unfinished::free;
+}
+
+void remove_unfinished() noexcept {
+  for (const Unfinished& file : unfinished) {
+    if (const int directory = file.directory; directory >= 0) ::unlinkat(directory, file.name, 0);
+  }
 }
 
 Expected<void> write_file(const std::string& path, std::string_view text) {

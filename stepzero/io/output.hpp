@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "stepzero/core/error.hpp"
 #include "stepzero/io/file.hpp"
@@ -35,18 +36,30 @@ class OutputFile {
   Expected<void> make_temporary();
   Expected<void> reserve(std::uint64_t size);
   int rename_to_target();
+  void forget_temporary();
   std::unexpected<Error> failed(const char* what, int error) const;
 
   std::string path_;
   bool replace_;
   std::string target_;     // path without its directory
   std::string temporary_;  // empty when there is nothing to remove
+  int listed_ = -1;        // where remove_unfinished() finds it
   Descriptor directory_;
   Descriptor fd_;
 };
 
+// Like std::filesystem::create_directories, and what is new survives a power cut.
+void make_directories(const std::string& path, std::error_code& error);
+
+// Removes a file, if it is there, so that after a power cut it does not stand beside what is written next.
+Expected<void> remove_file(const std::string& path);
+
 // Removes what killed processes left of the files that they wrote into this directory, whatever those were to be called.
 void remove_leftovers(const std::string& directory);
+
+// Removes the temporaries of this process, where it must go without its destructors: a signal, or a library that ends it.
+// Async-signal-safe.
+void remove_unfinished() noexcept;
 
 // A whole file at once, which may replace one that is there.
 Expected<void> write_file(const std::string& path, std::string_view text);

@@ -35,6 +35,19 @@ struct Value {
   template <Held T>
   Value(T x) : v(std::move(x)) {}
 
+  // By a copy of what it holds: where the copy of a whole variant throws, g++ 12 destroys what was never made.
+  Value(const Value& other) {
+    std::visit([this](auto held) { v = std::move(held); }, other.v);
+  }
+  Value& operator=(const Value& other) {
+    Value copy(other);
+    v = std::move(copy.v);
+    return *this;
+  }
+  Value(Value&&) noexcept = default;
+  Value& operator=(Value&&) noexcept = default;
+  ~Value() = default;
+
   template <class T>
   [[nodiscard]] const T* get() const {
     return std::get_if<T>(&v);

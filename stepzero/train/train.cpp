@@ -254,7 +254,7 @@ class Training {
       if (!plan_.resume && fs::exists(state_in(directory), error)) {
         return fail(fmt::format("{}: a run was saved there", show(directory)), "--resume goes on with it; or --save another directory");
       }
-      fs::create_directories(directory, error);
+      make_directories(directory, error);
       if (error) return fail(fmt::format("{}: cannot make the directory: {}", show(directory), error.message()));
       const Contender& contender = plan_.contenders[static_cast<std::size_t>(i / plan_.seeds)];
       if (auto done = write_file((fs::path(directory) / contender.config_name).string(), contender.config); !done) return done;

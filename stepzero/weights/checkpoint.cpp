@@ -65,12 +65,17 @@ Expected<SafetensorsLayout> layout_of(const Graph& graph, const CheckpointOption
   return SafetensorsLayout::make(path, specs, options.metadata);
 }
 
-// Whether the file is there and whole: files get their name only when they are, so the head and the size tell.
-bool is_whole(const std::string& path, const SafetensorsLayout& layout) {
+// Whether the file is there and whole: files get their name only when they are, so the head and the size tell. One that is there and
+// cannot be read is an error: it may be whole.
+Expected<bool> is_whole(const std::string& path, const SafetensorsLayout& layout) {
+  std::error_code error;
+  if (fs::symlink_status(path, error).type() == fs::file_type::not_found) return false;
   const auto file = InputFile::open(path);
-  if (!file || file->size() != layout.file_bytes) return false;
+  if (!file) return std::unexpected(file.error());
+  if (file->size() != layout.file_bytes) return false;
   std::string head(layout.head.size(), '\0');
-  return file->read(0, std::as_writable_bytes(std::span(head))) && head == layout.head;
+  if (auto done = file->read(0, std::as_writable_bytes(std::span(head))); !done) return std::unexpected(done.error());
+  return head == layout.head;
 }
 
 // What this maker has to do and has done, in bytes written and what takes as long.
@@ -211,7 +216,7 @@ Expected<void> write_config(const CheckpointOptions& options) {
 
 Expected<void> make_directory(const std::string& path) {
   std::error_code error;
-  fs::create_directories(path, error);
+  make_directories(path, error);
   if (error)
     return fail(fmt::format("{}: cannot make the directory: {}", show(path), error.message()), "check the path and its permissions");
   return {};
@@ -260,8 +265,8 @@ class Checkpoint {
       if (auto done = make_directory(options_.path); !done) return std::unexpected(done.error());
       remove_leftovers(options_.path);
       if (auto done = clear_the_way(); !done) return std::unexpected(done.error());
-      if (!options_.config.empty()) {
-        if (auto done = write_config(options_); !done) return std::unexpected(done.error());
+      if (!late_config()) {
+        if (auto done = put_config(); !done) return std::unexpected(done.error());
       }
     }
     Work work;
@@ -291,6 +296,18 @@ class Checkpoint {
     return fmt::format("names look like \"{}\"; * stands for any letters, ? for one", show(graph_.params.back().name));
   }
 
+  // Where one file of weights replaces another, its configuration waits until it is made: the old pair stays as long as it can, and a
+  // new configuration never stands beside old weights.
+  [[nodiscard]] bool late_config() const { return options_.replace && shards_.size() == 1; }
+  Expected<void> put_config() const { return options_.config.empty() ? Expected<void>() : write_config(options_); }
+  Expected<void> replace_config(const std::string& weights) const {
+    constexpr std::uint64_t limit = 16 << 20;
+    const auto there = read_text((fs::path(options_.path) / options_.config_name).string(), limit);
+    if (options_.config.empty() || (there && *there == options_.config)) return {};
+    if (auto done = remove_file(weights); !done) return done;
+    return put_config();
+  }
+
   // An index, or a file without one, that another checkpoint left here would be taken for ours.
   Expected<void> clear_the_way() const {
     const std::string index = index_path();
@@ -305,7 +322,7 @@ class Checkpoint {
         return fail(fmt::format("{}: the file exists and belongs to another checkpoint", show(path)),
                     "choose another directory, or --force replaces it");
       }
-      fs::remove(path, ignored);
+      if (auto done = remove_file(path); !done) return done;
     }
     return {};
   }
@@ -317,7 +334,7 @@ class Checkpoint {
     const auto layout = layout_of(graph_, options_, shard, path);
     if (!layout) return std::unexpected(layout.error());
     report_.tensors += shard.params.size();
-    if (directory_ && !options_.replace && is_whole(path, *layout)) {
+    if (directory_ && !options_.replace && is_whole(path, *layout).value_or(false)) {
       report_.files.push_back({path, layout->file_bytes, true});
       return {};
     }
@@ -326,8 +343,11 @@ class Checkpoint {
     if (auto done = file->write_at(0, std::as_bytes(std::span(layout->head))); !done) return done;
     Maker maker(graph_, assignment_, options_, work);
     if (auto done = maker.write(shard, *layout, *file); !done) return done;
+    if (directory_ && late_config()) {
+      if (auto done = replace_config(path); !done) return done;
+    }
     const auto done = file->commit(layout->file_bytes);
-    const bool kept = !done && directory_ && is_whole(path, *layout);  // another maker was faster
+    const bool kept = !done && directory_ && !options_.replace && is_whole(path, *layout).value_or(false);  // another maker was faster
     if (!done && !kept) return done;
     report_.files.push_back({path, layout->file_bytes, kept});
     return {};
@@ -339,7 +359,9 @@ class Checkpoint {
     for (const Shard& shard : shards_) {
       const auto layout = layout_of(graph_, options_, shard, path_of(shard));
       if (!layout) return std::unexpected(layout.error());
-      if (!is_whole(path_of(shard), *layout)) ++report_.shards_missing;
+      const auto whole = is_whole(path_of(shard), *layout);
+      if (!whole) return std::unexpected(whole.error());
+      if (!*whole) ++report_.shards_missing;
     }
     if (report_.shards_missing > 0 || shards_.size() == 1) return {};
     return write_file(index_path(), index_text(graph_, shards_, options_));
