@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "stepzero/core/parallel.hpp"
+#include "stepzero/graph/graph.hpp"
 #include "stepzero/report/check_step.hpp"
 #include "stepzero/report/step.hpp"
 #include "stepzero/stepzero.hpp"
@@ -107,6 +108,52 @@ TEST_F(StepVerb, PredictedBesideMeasured) {
   const std::string text = step_text(s, {}, true);
   EXPECT_NE(text.find("measured"), std::string::npos);
   EXPECT_NE(text.find("transformer.h.1.mlp.c_fc.weight"), std::string::npos);
+}
+
+// Models that are more than one stream of tokens, heads of their own and matrices of their own: streams, scores and logits within a sixth,
+// or five errors of the measurement.
+TEST_F(StepVerb, EveryKindOfModel) {
+  struct Kind {
+    const char* preset;
+    std::vector<std::string> set;
+    const char* optimizer;
+    double rate;
+    Index length = 12;
+  };
+  const std::vector<Kind> kinds = {
+      {"t5-small", {"width=128", "heads=4", "head_dim=32", "ffn=192", "decoder_layers=2"}, "adamw", 1e-4},  // other tokens, biases of scores
+      {"bart-base", {"width=120", "ffn=240", "decoder_layers=2"}, "adamw", 1e-4},                           // a table used three times
+      {"bart-base", {"width=120", "ffn=240", "decoder_layers=2"}, "sgd", 1e-3},
+      {"mixtral-8x7b", {"width=128", "heads=4", "kv_heads=2", "ffn=192"}, "adamw", 1e-4},  // experts
+      {"mixtral-8x7b", {"width=128", "heads=4", "kv_heads=2", "ffn=192"}, "sgd", 1e-2},
+      {"pythia-70m", {"width=128", "heads=4", "ffn=256"}, "sgd", 1e-2},  // one tensor, head by head
+      {"vit-base", {"width=96", "heads=3", "ffn=192", "image=48", "positions=10"}, "adamw", 1e-4, 0},
+  };
+  for (const Kind& kind : kinds) {
+    std::vector<std::string> set = {"layers=2"};
+    if (kind.length > 0) set.emplace_back("vocab=211");
+    set.insert(set.end(), kind.set.begin(), kind.set.end());
+    const auto model = Model::load({.model = kind.preset, .set = set});
+    ASSERT_TRUE(model) << kind.preset << " " << model.error().message;
+    StepRequest r;
+    r.optimizer = {.name = kind.optimizer, .rate = kind.rate};
+    if (kind.length > 0) r.input.length = kind.length;
+    r.measured = true;
+    r.search = false;
+    r.seeds = 8;
+    const auto done = model->step(r);
+    ASSERT_TRUE(done) << kind.preset << " " << done.error().message;
+    const StepSignal& step = done->subject().step();
+    const auto near = [&](const Value& v, const std::string& what) {
+      ASSERT_TRUE(v.predicted && v.measured) << what;
+      EXPECT_NEAR(*v.predicted, *v.measured, std::abs(*v.measured) / 6 + 5 * v.standard_error.value_or(0)) << kind.preset << " " << kind.optimizer << " " << what;
+    };
+    for (const StepSignal::Wire& w : step.wires) {
+      if (place_of(w.name).is_stream() || &w == &step.wires[step.logits]) near(w.relative, w.name);
+    }
+    for (const auto& a : step.attention) near(a.change, a.name);
+    near(step.first_order, "first order");
+  }
 }
 
 TEST_F(StepVerb, MeasuredAlone) {
