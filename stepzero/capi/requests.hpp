@@ -11,7 +11,7 @@ struct TensorRequest {
   std::string name;
   std::vector<std::uint64_t> shape;
   std::string dtype = "F32";
-  std::string role;  // empty: by its name
+  std::string role;                      // empty: by its name
   std::vector<std::uint64_t> whole, at;  // of a box of a tensor: that one's shape, and where the box begins
 };
 

@@ -112,9 +112,7 @@ class Recorder {
     // about a second on two cores; more for many tokens, and for few, where heads differ more from draw to draw
     return options_.effort * 6e10 * std::clamp(tokens * tokens / (128 * 128), 1.0, 4.0) * std::clamp(128 / tokens, 1.0, 2.5);
   }
-  [[nodiscard]] Draws draws(std::size_t node) const {
-    return {node, effort() / std::max(1.0, samplers_)};
-  }
+  [[nodiscard]] Draws draws(std::size_t node) const { return {node, effort() / std::max(1.0, samplers_)}; }
   // On the way down half of the effort goes by 1, 1/2, 1/3, ...: the error of the first sampled heads is in all layers behind them.
   [[nodiscard]] Draws draws_down(std::size_t node) const {
     Draws out = draws(node);

@@ -293,10 +293,10 @@ void StepWalk::prepare_chain(const StepPart& part, const std::vector<std::vector
                            .effort = effort_};
     chains_[last] = move_experts(std::get<Experts>(graph_.nodes[last].op), door, alike);
   } else {
-    chains_[last] =
-      part.kind == StepPart::Kind::heads
-          ? move_heads(batch_, std::move(nodes), from, updates, tables_of(last), gradient(last), down_[last].K, last, effort_, alike)
-          : move_pointwise(batch_, std::move(nodes), from, gradient(last), channels_of(graph_.nodes[last].op), last, effort_, given, alike);
+    chains_[last] = part.kind == StepPart::Kind::heads ? move_heads(batch_, std::move(nodes), from, updates, tables_of(last),
+                                                                    gradient(last), down_[last].K, last, effort_, alike)
+                                                       : move_pointwise(batch_, std::move(nodes), from, gradient(last),
+                                                                        channels_of(graph_.nodes[last].op), last, effort_, given, alike);
   }
   const ChainMover& mover = chains_[last];
   movers_[last].drawn = mover.drawn;

@@ -399,7 +399,7 @@ struct Branch {
   std::vector<Index> widths;            // of the inputs of the chain
   std::vector<ChainNode> model, drawn;  // the model's own ops; what the chain is told
   bool heads = false;
-  Update table = {};                   // of the attention's table, if it has one
+  Update table = {};  // of the attention's table, if it has one
   std::vector<TableUse> tables = {};
 
   [[nodiscard]] std::vector<std::vector<Update>> updates() const {
@@ -502,8 +502,8 @@ Findings law_of_branch(const Branch& b, const Update& u, const Before& before, i
     in.push_back(&changes[k]);
   }
   Likeness alike;
-  const ChainMover mover =
-      b.heads ? move_heads(batch, b.drawn, from, b.updates(), b.tables, G, K, 3, 12, alike) : move_pointwise(batch, b.drawn, from, G, out, 3, 4, in, alike);
+  const ChainMover mover = b.heads ? move_heads(batch, b.drawn, from, b.updates(), b.tables, G, K, 3, 12, alike)
+                                   : move_pointwise(batch, b.drawn, from, G, out, 3, 4, in, alike);
   const WireChange predicted = mover.run(in, 1).back();
   double decrease = 0;
   for (const double one : mover.decreases) decrease += one;
@@ -549,7 +549,8 @@ TEST(Move, HeadsWithTables) {
     const std::vector<ChainNode> nodes = {{op, {-1, -2, -3}, {0.3}}};
     for (const Update& u : {sgd(5), sign(0.5)}) {
       const Branch heads{{n, n, n}, nodes, nodes, true, u, {{}}};
-      const Findings f = law_of_branch(heads, {}, {}, 120), both = law_of_branch(heads, sign(0.01), {.stretch = -0.1, .response = 0.5, .noise = 0.2}, 60);
+      const Findings f = law_of_branch(heads, {}, {}, 120),
+                     both = law_of_branch(heads, sign(0.01), {.stretch = -0.1, .response = 0.5, .noise = 0.2}, 60);
       EXPECT_LE(f.size, drawn_bias) << name_of(u) << (op.sinks ? ", sinks" : ", biases");
       EXPECT_LE(both.size, drawn_bias) << name_of(u) << (op.sinks ? ", sinks" : ", biases");
     }
@@ -601,7 +602,8 @@ Findings law_of_experts(const Update& u, const Before& before, int draws) {
   const WireChange* const both[] = {&input, &logits};
   Likeness alike;
   const ChainMover mover = move_experts(
-      op, {.batch = batch, .inputs = stems, .theta = laws, .updates = updates, .G = G, .y = y.K, .given = both, .place = 5, .effort = 16}, alike);
+      op, {.batch = batch, .inputs = stems, .theta = laws, .updates = updates, .G = G, .y = y.K, .given = both, .place = 5, .effort = 16},
+      alike);
   const WireChange predicted = mover.run(both, 1).back();
   double norm = 0, decrease = mover.decreases[1];
   for (const ParameterMove& p : mover.params[0]) norm += p.norm2, decrease += p.decrease;
@@ -666,7 +668,10 @@ Findings law_of_experts(const Update& u, const Before& before, int draws) {
     norms.add(norm_here);
     decreases.add(decrease_here);
   }
-  return {.size = miss(own, predicted.size.trace()), .overlap = miss(between_tokens, beside(predicted.size)), .norm = miss(norms, norm), .decrease = miss(decreases, decrease)};
+  return {.size = miss(own, predicted.size.trace()),
+          .overlap = miss(between_tokens, beside(predicted.size)),
+          .norm = miss(norms, norm),
+          .decrease = miss(decreases, decrease)};
 }
 
 TEST(Move, Experts) {

@@ -121,8 +121,11 @@ TEST_F(StepVerb, EveryKindOfModel) {
     Index length = 12;
   };
   const std::vector<Kind> kinds = {
-      {"t5-small", {"width=128", "heads=4", "head_dim=32", "ffn=192", "decoder_layers=2"}, "adamw", 1e-4},  // other tokens, biases of scores
-      {"bart-base", {"width=120", "ffn=240", "decoder_layers=2"}, "adamw", 1e-4},                           // a table used three times
+      {"t5-small",
+       {"width=128", "heads=4", "head_dim=32", "ffn=192", "decoder_layers=2"},
+       "adamw",
+       1e-4},                                                                      // other tokens, biases of scores
+      {"bart-base", {"width=120", "ffn=240", "decoder_layers=2"}, "adamw", 1e-4},  // a table used three times
       {"bart-base", {"width=120", "ffn=240", "decoder_layers=2"}, "sgd", 1e-3},
       {"mixtral-8x7b", {"width=128", "heads=4", "kv_heads=2", "ffn=192"}, "adamw", 1e-4},  // experts
       {"mixtral-8x7b", {"width=128", "heads=4", "kv_heads=2", "ffn=192"}, "sgd", 1e-2},
@@ -146,7 +149,8 @@ TEST_F(StepVerb, EveryKindOfModel) {
     const StepSignal& step = done->subject().step();
     const auto near = [&](const Value& v, const std::string& what) {
       ASSERT_TRUE(v.predicted && v.measured) << what;
-      EXPECT_NEAR(*v.predicted, *v.measured, std::abs(*v.measured) / 6 + 5 * v.standard_error.value_or(0)) << kind.preset << " " << kind.optimizer << " " << what;
+      EXPECT_NEAR(*v.predicted, *v.measured, std::abs(*v.measured) / 6 + 5 * v.standard_error.value_or(0))
+          << kind.preset << " " << kind.optimizer << " " << what;
     };
     for (const StepSignal::Wire& w : step.wires) {
       if (place_of(w.name).is_stream() || &w == &step.wires[step.logits]) near(w.relative, w.name);

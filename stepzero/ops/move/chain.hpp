@@ -9,8 +9,8 @@ namespace stepzero {
 
 struct ChainNode {
   AnyOp op;
-  std::vector<int> inputs;    // k >= 0: node k of the chain; -1 - k: input k of the chain
-  std::vector<double> theta;   // what every number of each parameter is,
+  std::vector<int> inputs;          // k >= 0: node k of the chain; -1 - k: input k of the chain
+  std::vector<double> theta;        // what every number of each parameter is,
   std::vector<double> spread = {};  // and the standard deviation that they are drawn with; empty: 0
 };
 

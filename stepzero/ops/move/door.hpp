@@ -31,16 +31,17 @@ struct MoveDoor {
   std::span<const Update> updates;     // of each parameter
   std::span<const Square> whole = {};  // of matrices: Gram matrix of the gradient of all outputs of the tensor; empty: of G
   std::span<const double> whole_out = {};
-  std::span<const double> squares = {};    // E ||dtheta||^2 of all that the node uses of its matrix, if known better than by the kernels; 0: not
+  std::span<const double> squares =
+      {};  // E ||dtheta||^2 of all that the node uses of its matrix, if known better than by the kernels; 0: not
   const Tensor<double>* drawn = nullptr;   // channels of the input as its maker has drawn them, (T, any number); null: they are normal
   std::span<const TableMove> tables = {};  // whose rows the input is the sum of
   std::optional<double> drawn_from = {};   // noise of what those channels were drawn from
   // tables that are used elsewhere too: for each token, what that adds to the square of its row's gradient, and which share of the row's
   // update is told of here
   std::span<const double> more = {}, told_here = {};
-  double noise_up = 0;                     // of the Gram matrix of the gradient
-  int tensor = -1;                         // of the checkpoint, which the first parameter is in
-  std::uint64_t place = 0;                 // of the node, for draws
+  double noise_up = 0;      // of the Gram matrix of the gradient
+  int tensor = -1;          // of the checkpoint, which the first parameter is in
+  std::uint64_t place = 0;  // of the node, for draws
   double effort = 1;
 };
 

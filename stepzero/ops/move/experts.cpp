@@ -45,9 +45,8 @@ DownWire some_of(const DownWire& x, const std::vector<Index>& tokens) {
 }
 
 Square some_of(const Square& x, const std::vector<Index>& tokens) {
-  return Square::from(std::ssize(tokens), [&](Index t, Index s) {
-    return x(tokens[static_cast<std::size_t>(t)], tokens[static_cast<std::size_t>(s)]);
-  });
+  return Square::from(std::ssize(tokens),
+                      [&](Index t, Index s) { return x(tokens[static_cast<std::size_t>(t)], tokens[static_cast<std::size_t>(s)]); });
 }
 
 // The laws of one expert's matrices W, V, U and of its biases, and their updates; W and V may be parts of one.
@@ -103,7 +102,7 @@ struct Routed {
 struct State {
   Experts op;
   std::vector<Routed> draws;
-  Index whole = 0;  // draws whose experts are prepared, the first ones
+  Index whole = 0;                  // draws whose experts are prepared, the first ones
   Square x, y, G, inverse, routes;  // kernels of what experts read, of what one of them yields, and of dy; inverse of the output's; (3)
 };
 
@@ -177,8 +176,8 @@ Sums of_draw(const State& s, const Routed& draw, const std::vector<Tensor<double
       const Expert& e = draw.experts[i];
       const Index own = std::ssize(e.tokens);
       const auto at = [&](Index j) { return e.tokens[static_cast<std::size_t>(j)]; };
-      const Square part = Square::from(
-          own, [&](Index j, Index k) { return now(at(j), e.which) * draw.gates(at(k), e.which) * changes[i].response(j, k); });
+      const Square part =
+          Square::from(own, [&](Index j, Index k) { return now(at(j), e.which) * draw.gates(at(k), e.which) * changes[i].response(j, k); });
       const Square alone = between(part, some_of(s.G, e.tokens));
       for (Index j = 0; j < own; ++j) {
         for (Index k = 0; k < own; ++k) {
@@ -267,7 +266,8 @@ class Preparing {
       direct += share * mean_direct(draw.logits);
     }
     for (Index i = 0; i < s.whole; ++i) {
-      for (Index e = 0; e < s.op.routing.experts; ++e) add_expert(s.draws[static_cast<std::size_t>(i)], e, 1 / static_cast<double>(s.whole));
+      for (Index e = 0; e < s.op.routing.experts; ++e)
+        add_expert(s.draws[static_cast<std::size_t>(i)], e, 1 / static_cast<double>(s.whole));
     }
   }
 
@@ -293,7 +293,8 @@ class Preparing {
   [[nodiscard]] Routed route(const KernelDraw& logits, Index i, double share) {
     const Routing& routing = s_.op.routing;
     const Tensor<float> factor = logits.root(i);
-    const Tensor<float> z = stepzero::product(Trans::no, Trans::no, factor, node_normals(p_.place, "router", i, factor.cols(), routing.experts));
+    const Tensor<float> z =
+        stepzero::product(Trans::no, Trans::no, factor, node_normals(p_.place, "router", i, factor.cols(), routing.experts));
     Routed draw;
     draw.logits.x = Tensor<double>(z.rows(), z.cols());
     for (Index j = 0; j < z.size(); ++j) draw.logits.x.data()[j] = static_cast<double>(z.data()[j]);
@@ -361,20 +362,27 @@ class Preparing {
     const Wires w = feed_forward(x, batch, one);
     // gradients up to the hidden wires
     const UpWire dy(Kernel::from(batch.length, [&](Index t, Index s) { return g(t) * g(s) * p_.G(at(t), at(s)); }));
-    const auto up_through = [&](const auto& op, std::vector<const DownWire*> in, const std::vector<Law>& theta, const DownWire& y, const UpWire& d) {
-      return pull_finite(op, PullDoor{batch, in, theta, y, d}).dx;
-    };
+    const auto up_through = [&](const auto& op, std::vector<const DownWire*> in, const std::vector<Law>& theta, const DownWire& y,
+                                const UpWire& d) { return pull_finite(op, PullDoor{batch, in, theta, y, d}).dx; };
     const auto dh = up_through(out(), {&w.h}, one.in(s_.op, p_.theta, 2), w.o, dy);
     const auto dm = up_through(product(), {&w.f, &w.v}, {}, w.h, dh[0]);
     const auto du = std::visit([&](const auto& f) { return up_through(f, {&w.u}, {}, w.f, dm[0]); }, s_.op.act);
     const Kernel &Gu = du[0].G, &Gv = dm[1].G, &Gh = dh[0].G;
     const Square both = Square::of(Gu) + Square::of(Gv);
     const double both_out = 2 * static_cast<double>(s_.op.ffn);
-    const auto matrix = [&](const Linear& op, const DownWire& from, const DownWire& y, const Kernel& G, std::size_t which, const Tensor<double>* drawn) {
+    const auto matrix = [&](const Linear& op, const DownWire& from, const DownWire& y, const Kernel& G, std::size_t which,
+                            const Tensor<double>* drawn) {
       const auto theta = one.in(s_.op, p_.theta, which);
       const auto updates = one.in(s_.op, p_.updates, which);
       const DownWire* const in[] = {&from};
-      MoveDoor door{.batch = batch, .x = in, .y = y, .G = G, .theta = theta, .updates = updates, .drawn = drawn, .place = p_.place + static_cast<std::uint64_t>(e)};
+      MoveDoor door{.batch = batch,
+                    .x = in,
+                    .y = y,
+                    .G = G,
+                    .theta = theta,
+                    .updates = updates,
+                    .drawn = drawn,
+                    .place = p_.place + static_cast<std::uint64_t>(e)};
       if (which < 2 && s_.op.fused) door.whole = {&both, 1}, door.whole_out = {&both_out, 1};
       if (drawn != nullptr) door.drawn_from = x.f.noise;
       return move(op, door);

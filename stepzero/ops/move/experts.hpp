@@ -1,6 +1,6 @@
 #pragma once
-// Experts in a step. Gates are drawn as a router makes them; then each expert is a gated feed-forward of its own, in a step, over the tokens
-// that chose it. With o its output, of kernel K, and stretch, size, response its change:
+// Experts in a step. Gates are drawn as a router makes them; then each expert is a gated feed-forward of its own, in a step, over the
+// tokens that chose it. With o its output, of kernel K, and stretch, size, response its change:
 //
 //     size       = E sum_e g' g' (K + Y + Y' + size) + g g K - g' g (K + Y) - g g' (K + Y)',  Y = stretch K          (1)
 //     stretch K_y = E sum_e g' g (K + Y) - g g K                                                                    (2)
@@ -19,8 +19,8 @@ struct ExpertsDoor {
   std::span<const DrawnFrom> inputs;  // what the experts read, the router's logits
   std::span<const Law> theta;
   std::span<const Update> updates;
-  const Kernel& G;                         // of the gradient of the output
-  const Kernel& y;                         // of the output
+  const Kernel& G;                           // of the gradient of the output
+  const Kernel& y;                           // of the output
   std::span<const WireChange* const> given;  // changes of the inputs in the first step that is looked at
   std::uint64_t place = 0;
   double effort = 1;

@@ -144,7 +144,8 @@ double independent_scores(const HeadItems& s, std::span<const WireChange* const>
     std::vector<double> was, by;
   };
   std::array<Sizes, 2> of;
-  for (Sizes& side : of) side = {std::vector<double>(static_cast<std::size_t>(tokens)), std::vector<double>(static_cast<std::size_t>(tokens))};
+  for (Sizes& side : of)
+    side = {std::vector<double>(static_cast<std::size_t>(tokens)), std::vector<double>(static_cast<std::size_t>(tokens))};
   for (std::size_t i = 0; i < dx.size(); ++i) {
     if (s.side[i] > 1) continue;
     const Index heads = s.side[i] == 0 ? s.op.heads / s.op.kv_heads : 1;

@@ -104,7 +104,9 @@ std::vector<ParameterMove> update_tables(HeadItems& s, std::span<const Update> u
       for (Index r = 0; r < g.rows(); ++r) {
         for (Index c = 0; c < g.cols(); ++c) {
           const double all = g(r, c) + std::sqrt(others * own[static_cast<std::size_t>(r)]) * z(r, c);
-          const double x = u.rule == Update::Rule::sgd ? u.times * all : u.rule == Update::Rule::sign && all != 0 ? all / (std::abs(all) + u.eps) : 0;
+          const double x = u.rule == Update::Rule::sgd                ? u.times * all
+                           : u.rule == Update::Rule::sign && all != 0 ? all / (std::abs(all) + u.eps)
+                                                                      : 0;
           to(r, c) = x;
           told[k].norm2 += heads * x * x / use.uses;
           told[k].decrease += heads * x * g(r, c);
@@ -197,7 +199,8 @@ class Drawing {
   [[nodiscard]] Square mean_weights() const {
     Square out(s_.batch->tokens());
     for (const HeadItem& item : s_.items) {
-      for (const Square& A : weights_of(item.chain, item.before, *s_.batch, item.chain.theta())) out += (1 / static_cast<double>(count_ * group_)) * A;
+      for (const Square& A : weights_of(item.chain, item.before, *s_.batch, item.chain.theta()))
+        out += (1 / static_cast<double>(count_ * group_)) * A;
     }
     return out;
   }
@@ -325,8 +328,8 @@ class Drawing {
 }  // namespace
 
 ChainMover move_heads(const Batch& batch, std::vector<ChainNode> nodes, std::span<const DrawnFrom> inputs,
-                      std::span<const std::vector<Update>> updates, std::span<const TableUse> tables, const Kernel& G,
-                      const Kernel& output, std::uint64_t place, double effort, Likeness& alike) {
+                      std::span<const std::vector<Update>> updates, std::span<const TableUse> tables, const Kernel& G, const Kernel& output,
+                      std::uint64_t place, double effort, Likeness& alike) {
   const Attention op = std::get<Attention>(nodes.back().op);
   auto s = std::make_shared<HeadItems>();
   s->op = op;

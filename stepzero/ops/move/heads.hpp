@@ -27,8 +27,8 @@ struct TableUse {
 // The last node is the attention, the others what is in front of it. updates: of every node's parameters, the gains of heads. output: the
 // kernel of what the attention gives. A fresh `alike` is filled in, another one is used, by the mover too: the first step told at place 0.
 ChainMover move_heads(const Batch& batch, std::vector<ChainNode> nodes, std::span<const DrawnFrom> inputs,
-                      std::span<const std::vector<Update>> updates, std::span<const TableUse> tables, const Kernel& G,
-                      const Kernel& output, std::uint64_t place, double effort, Likeness& alike);
+                      std::span<const std::vector<Update>> updates, std::span<const TableUse> tables, const Kernel& G, const Kernel& output,
+                      std::uint64_t place, double effort, Likeness& alike);
 
 // The op for some of the heads, if it works head by head and can stand in front of an attention; else empty.
 std::optional<AnyOp> for_heads(const AnyOp& op, Index heads);

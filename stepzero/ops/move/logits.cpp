@@ -218,7 +218,8 @@ LogitsMover move_logits(const LogitsDoor& p) {
   for (Index i = 0; i < count; ++i) {
     Draw& draw = s->draws[static_cast<std::size_t>(i)];
     draw.z = times(std::sqrt(s->w) * L, normal_columns(p.place, "z", i, tokens, rows, true));
-    for (Index t = 0; !p.z.own.empty() && t < tokens; ++t) draw.z(t, s->rows.place.at(p.batch.ids[static_cast<std::size_t>(t)])) += p.z.own_at(t);
+    for (Index t = 0; !p.z.own.empty() && t < tokens; ++t)
+      draw.z(t, s->rows.place.at(p.batch.ids[static_cast<std::size_t>(t)])) += p.z.own_at(t);
     draw.d = Tensor<double>(tokens, rows);
     std::vector<double> value(static_cast<std::size_t>(rows)), slope(value.size()), prob(value.size()), others(value.size(), 0.0);
     for (Index t = 0; t < tokens; ++t) {

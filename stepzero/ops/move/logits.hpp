@@ -23,9 +23,9 @@ struct LogitsDoor {
   Law law;            // of the head's entries
   Update weight, bias;
   Index vocab = 0;
-  std::vector<AnyOp> after = {};      // scale, cap
+  std::vector<AnyOp> after = {};                // scale, cap
   std::map<std::int32_t, double> lookups = {};  // tied: of each id that is looked up, the square of its row's gradient by that, over n
-  double noise = 0;                   // of the Gram matrix of what the head reads
+  double noise = 0;                             // of the Gram matrix of what the head reads
   std::uint64_t place = 0;
   double effort = 1;
 };
@@ -34,9 +34,9 @@ struct LogitsMover {
   // The changes of the logits, of what comes after them, and of the loss.
   std::function<std::vector<WireChange>(const WireChange& y, const Factor&)> run;
   ParameterMove weight, bias;
-  double loss = 0;                  // before, of these draws
+  double loss = 0;                             // before, of these draws
   std::map<std::int32_t, double> row_squares;  // tied: of each id that is looked up, n times delta' K delta
-  Matrix pulls;                     // tied: (t, u) E delta_u of the id of token t
+  Matrix pulls;                                // tied: (t, u) E delta_u of the id of token t
 };
 
 LogitsMover move_logits(const LogitsDoor& p);

@@ -26,7 +26,9 @@ std::string why_not(const Norm<centred>& op) {
 std::string why_not(const Attention& op) { return op.sinks && op.buckets > 0 ? "sinks beside learned biases of scores" : ""; }
 
 std::string why_not(const Experts& op) {
-  return op.most > 0 || op.offset != 0 ? "experts with clamped gates" : op.scales_input ? "experts whose inputs are scaled by their gates" : "";
+  return op.most > 0 || op.offset != 0 ? "experts with clamped gates"
+         : op.scales_input             ? "experts whose inputs are scaled by their gates"
+                                       : "";
 }
 
 std::string why_not(const Dropout& op) { return op.p == 0 ? "" : "dropout that drops"; }

@@ -284,12 +284,11 @@ Mover move(const PatchEmbedding& op, const MoveDoor& p) {
     const Update& u = p.updates[k];
     const bool matrix = k == 0;
     const Direct d = matrix ? direct_known(u, X, G, n) : direct_shared(u, among, G, n);
-    out.params.push_back(
-        {d.norm2, d.decrease, d.size(G, n).trace() / tokens, share_below(u, inner(among, G), matrix ? n_in * n : n)});
+    out.params.push_back({d.norm2, d.decrease, d.size(G, n).trace() / tokens, share_below(u, inner(among, G), matrix ? n_in * n : n)});
     parts->push_back({d, u, p.theta[k].second_moment() * among});
   }
   out.run = [parts, G, n, tokens, K = Square::of(p.y.K), inverse = inverse_of(Square::of(p.y.K))](std::span<const WireChange* const>,
-                                                                                               const Factor& factor) {
+                                                                                                  const Factor& factor) {
     WireChange y{.response = Square(G.tokens()), .size = Square(G.tokens()), .stretch = Square(G.tokens())};
     for (const Part& part : *parts) {
       const double rate = factor.of(part.u), lost = rate * part.u.decay;
